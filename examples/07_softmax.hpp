@@ -26,7 +26,7 @@ struct step_data {
   float* weights = nullptr;  // [inputs, classes]
   float* error = nullptr;    // [rows, classes]
   float* losses = nullptr;   // [rows]
-  float* sums = nullptr;     // the gradient, like weights; then the loss and the number of rows
+  float* sums = nullptr;     // [inputs, classes] the gradient; then 2 numbers: the loss and the number of rows
   int rows = 0;
   int inputs = 0;
   int classes = classes_max;

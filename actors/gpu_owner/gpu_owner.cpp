@@ -43,7 +43,7 @@ struct owner_state {
   bool look_due = false;
   bool communicator_look_due = false;
   bool pinned = true;
-  std::uint32_t buffers_to_allocate = 0;  // allocate that many with the next upload; 0: none
+  std::uint32_t buffers_to_allocate = 0;  // how many buffers to allocate with the next upload
 };
 
 /// All messages that the actor handles, including those from its device and to itself.
@@ -203,7 +203,7 @@ std::string name_of(const upload_order& upload) {
 }
 
 /// Collects what is finished without a notification from the device, and checks whether there has been no
-/// progress for too long. Time in which this thread did not run (the process was stopped, the machine slept)
+/// progress for too long. Time during which this thread did not run (the process was stopped, the machine slept)
 /// proves nothing about the device.
 void look(self_pointer self) {
   owner_state& s = self->state;

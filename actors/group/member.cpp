@@ -23,7 +23,7 @@ struct member_state {
   std::string no_address;           // why rank 0's coordinator cannot listen
   std::string refused;              // the last peer that rank 0 refused
   bool open = false;                // whether the gate is open, as last reported
-  group_phase phase = group_phase::gathering;  // this and `joined`: as last reported to the session
+  group_phase phase = group_phase::gathering;  // `phase` and `joined` are as last reported to the session
   bool joined = false;
   std::uint64_t agreed = 0;  // the agreed step, as last reported to the owner
   bool ended = false;

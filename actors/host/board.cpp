@@ -14,7 +14,7 @@ constexpr std::size_t deaths_kept = 1000;
 constexpr std::size_t failures_kept = 10'000;
 constexpr std::size_t exceptions_kept = 1000;  // failures beyond these are kept without their exception
 constexpr std::size_t lost_processes_kept = 64;
-constexpr std::size_t quarantined_kept = 1000;  // a data loader does not limit the number itself
+constexpr std::size_t quarantined_kept = 1000;  // needed for data loaders, which set no limit of their own
 
 std::optional<std::string> if_any(const std::string& text) {
   return text.empty() ? std::nullopt : std::optional(text);

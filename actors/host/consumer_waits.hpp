@@ -1,5 +1,5 @@
-// How long the consumer of a run has waited for batches, not counting time in which the run was paused or its process was
-// suspended. Pure; used by the board.
+// How long the consumer of a run has waited for batches, not counting pauses of the run and suspensions of its process. Pure;
+// used by the board.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -57,7 +57,7 @@ class consumer_waits {
   /// Never negative, although the total may fall: the end of an owner's wait is reported late.
   [[nodiscard]] nanoseconds grown(nanoseconds from, steady_time now) const { return std::max(total(now) - from, nanoseconds(0)); }
 
-  nanoseconds ended_{0};                    // finished waits; like at_pause_ and at_look_, includes pauses and suspensions
+  nanoseconds ended_{0};                    // total of finished waits; like at_pause_ and at_look_, includes pauses and suspensions
   std::optional<steady_time> since_;        // when the wait in progress began
   std::optional<nanoseconds> at_pause_;     // the total when the pause in progress began
   nanoseconds at_look_{0};                  // the total at the last look(), or when the last pause ended

@@ -57,7 +57,8 @@ struct session_controls {
   std::function<void(std::uint32_t worker, bool at_once)> restart;
   std::function<void()> restart_owner;  ///< empty if the owner is not a separate process
   std::function<void(std::uint32_t worker)> drain;
-  std::function<bool(const std::string& name)> drain_host{};  ///< false: there is no such loader host; empty: there are none
+  /// Returns false if there is no such host. Null if the session has no loader hosts.
+  std::function<bool(const std::string& name)> drain_host{};
   /// Refuses (errc::usage) a number that the host does not offer.
   std::function<result<void>(const std::string& name, std::uint32_t workers)> scale_host{};
   const process::log_store* logs = nullptr;

@@ -125,7 +125,7 @@ class run : public supervisor::supervisor_listener {
   void close_sockets(engine& e);
   /// Stops the readers of the journal. Call when all events are in it.
   void stop_readers();
-  /// Gives the workers this long to end. False: there are none.
+  /// Gives the workers this long to end. Returns false if there are no workers.
   bool close_workers(nanoseconds at_most);
 
   void workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,

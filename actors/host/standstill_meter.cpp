@@ -19,7 +19,7 @@ nanoseconds time_since_boot() {
   return std::chrono::seconds(now.tv_sec) + nanoseconds(now.tv_nsec);
 }
 
-/// The time in which this thread ran or waited for a core.
+/// How long this thread has run or waited for a core.
 nanoseconds accounted_time() {
   const auto times = process::times_of(::getpid(), ::gettid());
   return times ? times->cpu + times->core_wait : nanoseconds(0);

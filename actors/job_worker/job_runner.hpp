@@ -37,7 +37,7 @@ struct named_function {
 
 /// Everything must outlive the runner. Used from one thread.
 struct job_context {
-  const std::vector<named_function>& functions;  ///< a row refers to one by its index
+  const std::vector<named_function>& functions;  ///< a row names its function by the index in this list
   const arena::slots_view& slots;
   arena::flight_writer& flight;
   process_settings& settings;
@@ -90,7 +90,7 @@ class job_runner {
   work_notes notes_;
   child::cuda_watch cuda_{child::cuda_watch::sign::initialised};
   const home_process process_;
-  std::uint64_t unsettled_ = 0;  // the job after which settings are not restored yet; 0: none
+  std::uint64_t unsettled_ = 0;  // the last job, until the settings are restored; then 0
   std::string why_;
 };
 

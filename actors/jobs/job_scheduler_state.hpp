@@ -49,7 +49,7 @@ struct scheduler_state {
   supervisor::supervisor_actor supervisor;
   gpu_owner::gpu_owner_actor owner;  // may be null
   std::unique_ptr<schedule::job_book> book;
-  std::unique_ptr<device_jobs> device;    // jobs that have ended in the book
+  std::unique_ptr<device_jobs> device;    // jobs at the device, which have ended in the book
   std::set<schedule::job_id> stay_there;  // jobs not yet ended whose results must stay on the device
   std::unordered_map<schedule::job_id, open_job> jobs;
   struct {
@@ -63,7 +63,7 @@ struct scheduler_state {
   std::map<std::pair<std::uint32_t, std::uint32_t>, slot_results> in_slots;  // keyed by place and slot
   std::optional<pending_parcels> parcels;                                    // received from workers
   job_listener::tally tally;
-  std::vector<std::function<void()>> ended;  // notifications of callers still to send
+  std::vector<std::function<void()>> ended;  // calls that report ended jobs to their callers
   nanoseconds shortest_limit = nanoseconds::max();
   std::optional<failure> cancelled;
   std::unordered_map<schedule::job_id, std::uint32_t> host_losses;  // per job: how many loader hosts were lost while running it

@@ -24,7 +24,7 @@ config config_for_hosts(const config& settings) {
   return told;
 }
 
-/// Adds up the time in which jobs waited for a worker. Thread-safe.
+/// Adds up the time that jobs waited for a worker. Thread-safe.
 class time_of_lack {
  public:
   nanoseconds look(bool jobs_wait, steady_time now) {

@@ -34,7 +34,7 @@ struct command_job {
 
 /// What a command wrote to one of its descriptors.
 struct command_output {
-  std::string kept{};         ///< its beginning
+  std::string kept{};         ///< the beginning of the output
   std::uint64_t written = 0;  ///< total bytes: more than kept.size() if some were dropped
 
   bool operator==(const command_output&) const = default;

@@ -152,7 +152,7 @@ class link : public std::enable_shared_from_this<link<In, Out>> {
       return false;
     }
     take({incoming.data(), bytes});
-    return bytes == incoming.size();  // less: the socket is now empty
+    return bytes == incoming.size();  // a shorter read has emptied the socket
   }
 
   void take(std::span<const char> bytes) {

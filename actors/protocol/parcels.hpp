@@ -38,7 +38,7 @@ struct parcel {
 /// Two connected ends, both close-on-exec.
 result<std::pair<unique_fd, unique_fd>> make_parcel_pair();
 
-/// For tests. `patience` does not count time in which this thread did not run.
+/// For tests. `patience` does not count time during which this thread did not run.
 using parcel_clock = steady_time (*)();
 
 /// Sends a duplicate of `file`, which must be sealed and have label.bytes bytes; the caller keeps the

@@ -28,7 +28,7 @@ result<std::unique_ptr<host_door>> host_door::listen(const group::group_address&
   if (!socket) return tl::unexpected(std::move(socket.error()));
   std::string where = text_of(group::listening_at(socket->get(), address));
   auto made = std::unique_ptr<host_door>(new host_door(std::move(*socket), std::move(where)));
-  if (made->wake_.fd() < 0) return refuse_os(errc::io, errno, "making an eventfd");  // close() could not end the thread
+  if (made->wake_.fd() < 0) return refuse_os(errc::io, errno, "making an eventfd");  // without it, close() could not end the thread
   return made;
 }
 

@@ -78,7 +78,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
 
   /// Listens and calls from now on. Refuses (errc::io). Call before the first start.
   result<void> open(supervisor::supervisor_actor supervisor);
-  /// Asks the hosts of this name to finish the work that they have begun, and to leave. False: there are none. On the
+  /// Asks the hosts of this name to finish the work that they have begun, and to leave. Returns false if there are none. On the
   /// io thread.
   [[nodiscard]] bool send_away(const std::string& name);
   /// Makes each host of this name run that many of its workers (rule H16). Refuses (errc::usage) if there is no such host, or
@@ -98,7 +98,7 @@ class host_hub final : public supervisor::remote_workers, public std::enable_sha
   struct entry {
     std::unique_ptr<remote_connection> connection;
     std::shared_ptr<host_caller> caller{};  // set if the session called the host
-    bool known = false;  // has proved the secret
+    bool known = false;  // whether the host has proved that it knows the secret
     host_card card{};    // set once the host has joined
     bool cut = false;
     // The connection's worker, from its start to its end:

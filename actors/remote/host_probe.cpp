@@ -22,7 +22,7 @@ constexpr nanoseconds silence_max = 5s;
 constexpr std::size_t round_trips = 16;
 constexpr std::size_t part_max = 256U << 10U;
 constexpr std::uint64_t first_transfer = 1U << 20U;
-constexpr std::uint64_t last_transfer = 16U << 20U;  // together with the earlier ones less than probe_bytes_max
+constexpr std::uint64_t last_transfer = 16U << 20U;  // all transfers together stay below probe_bytes_max
 constexpr nanoseconds measured_for = 500ms;          // a transfer that takes longer is a good measurement
 
 std::int64_t unix_now() {

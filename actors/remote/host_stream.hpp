@@ -1,7 +1,7 @@
 // One end of the connection between a session and a connection of a loader host: messages and the raw bytes of batches on a TCP
 // socket, encrypted if there is a secret. Used by one thread at a time, which waits; close_soon() wakes it from any other.
 //
-// Waits do not count time in which this thread did not run (rule H17). A peer whose bytes arrive slowly is not silent.
+// Waits do not count time during which this thread did not run (rule H17). A peer whose bytes arrive slowly is not silent.
 #pragma once
 
 #include "actors/protocol/wire.hpp"

@@ -32,7 +32,7 @@ struct host_settings {
   string_map data{};  ///< where the sessions' folders are on this machine; if not empty, only those are read
   std::string version;
   own_program program{};  ///< the program that runs jobs of pools
-  std::vector<std::string> dataset_program{};  ///< the command of workers for custom datasets; empty: there are none
+  std::vector<std::string> dataset_program{};  ///< the command of workers for custom datasets; empty: such datasets are refused
 };
 
 class loader_host {

@@ -10,8 +10,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr nanoseconds handshake_deadline = 5s;
-constexpr nanoseconds listing_deadline = 10min;  // the host lists the dataset
-constexpr nanoseconds probe_deadline = 2min;    // `penstock doctor` lists the dataset
+constexpr nanoseconds listing_deadline = 10min;  // for the host to list the dataset
+constexpr nanoseconds probe_deadline = 2min;    // for `penstock doctor` to list the dataset
 constexpr std::size_t hello_bytes_max = 4096;
 
 }  // namespace

@@ -181,20 +181,20 @@ class remote_connection {
   connection_meter meter_;
 
   // Used on the connection's thread:
-  unique_fd link_;  // the worker's end of its link to the session, while one runs
+  unique_fd link_;  // while a worker runs: its end of the link to the session
   protocol::frame_reader<protocol::to_worker> from_session_;
   std::optional<std::uint32_t> place_;
   landing_slots landing_;
   std::unique_ptr<packer> packer_;  // null: batches are not compressed
-  std::unique_ptr<lent_jobs> jobs_;  // instead of packer_ and landing_, in a pool
+  std::unique_ptr<lent_jobs> jobs_;  // only in a pool, which does not use packer_ and landing_
   flight_mirror mirror_;
   struct {
     std::uint64_t number = 0;
     steady_time sent{};
-    std::optional<steady_time> measured_from;  // until `number` is answered
+    std::optional<steady_time> measured_from;  // reset when `number` is answered
   } pings_;
   bool starting_ = false;
-  connection_closed end_;  // what is known about it so far
+  connection_closed end_;  // what is known about the end so far
   std::thread thread_;
 };
 

@@ -1,4 +1,4 @@
-// The scheduler actor: turns events into calls of the ledger, and the ledger's commands into messages. It
+// The scheduler actor: turns events into calls to the ledger, and the ledger's commands into messages. It
 // makes no decisions itself.
 //
 //   receives  open_stream, place_prepared, worker_joined, worker_ended, worker_written_off, worker_drains

@@ -30,7 +30,7 @@ struct session_deps {
   std::function<std::uint32_t()> workers_wanted;
   std::uint32_t partitions = 2;                 ///< places for workers, and one for the sacrificial worker
   std::optional<sampling> order;                ///< none for custom datasets
-  std::optional<dataset_description> expected;  ///< the session's own listing; for custom datasets only with hosts
+  std::optional<dataset_description> expected;  ///< the session's own listing; a custom dataset has one only with loader hosts
   bool from_store = false;                      ///< the dataset's files are objects at URLs
   bool owner_maps_partitions = false;           ///< the GPU owner has a keeper, and maps workers' memory itself
   stream_request request;

@@ -75,10 +75,10 @@ class Session::body final : public host::run {
     process::shared_files listing;  // gives the dataset's index to the other ranks on this host
     std::shared_ptr<device::device> device;  // null if the GPU owner has a keeper
     std::shared_ptr<supervisor::owner_process> owner_process;
-    std::shared_ptr<session::owner_inside> owner_inside;  // at most one of these two is set
+    std::shared_ptr<session::owner_inside> owner_inside;  // at most one of owner_process and owner_inside is set
     std::shared_ptr<hosts::host_hub> hub;                 // none without [loader.hosts]
     std::shared_ptr<session_listener> listener;                // receives the reports of everything below
-    supervisor::owner_keeper_actor keeper;                // the keeper of that one
+    supervisor::owner_keeper_actor keeper;                // the keeper of the owner in owner_process or owner_inside
     gpu_owner::gpu_owner_actor owner;                     // the owner itself, or its keeper
     scheduler::scheduler_actor scheduler;
     session::session_actor session;

@@ -22,10 +22,10 @@ namespace penstock::session {
 
 /// What an iteration over an epoch needs next.
 enum class next_step : std::uint8_t {
-  take,         ///< the epoch's next batch is the stream's next one
+  take,         ///< the epoch's next batch is next in the stream
   seek,         ///< the stream must seek before take
-  epoch_over,   ///< its last batch has been taken
-  stream_over,  ///< that was also the last batch prepared
+  epoch_over,   ///< the epoch's last batch has been taken
+  stream_over,  ///< the same, and it was also the last batch prepared
 };
 
 class stream_cursor {

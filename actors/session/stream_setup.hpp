@@ -24,11 +24,11 @@ struct stream_setup {
   std::shared_ptr<const device::transfer_plan> transfer;
   schedule::stream_range range;
   arena::geometry shape;
-  std::uint32_t rows_max = 0;  ///< of a slot
+  std::uint32_t rows_max = 0;  ///< the most rows in a slot
   std::uint32_t slots = 0;     ///< batches that a worker may hold
   schedule::ledger_settings rules;
   schedule::stream_identity identity;
-  std::string fingerprint;  ///< of the dataset and its order; shown to users
+  std::string fingerprint;  ///< identifies the dataset and its order; shown to users
 };
 
 /// `from_store`: the dataset's files are objects at URLs. Refuses what plan_of, lay_out, range_of, geometry_of and

@@ -1,5 +1,5 @@
 // One worker without a session: the calling thread starts it, sends it requests and kills it. Used by doctor, by session and loader host
-// to have a worker program describe its dataset, and by plan and replay, which also ask it for names. Deadlines do not count time in which
+// to have a worker program describe its dataset, and by plan and replay, which also ask it for names. Deadlines do not count time while
 // the calling thread did not run.
 #pragma once
 

@@ -68,7 +68,7 @@ class owner_communicator {
   void drawn(std::uint64_t number);
   /// Call when the process is gone. `finished`: its program had finished, so no other rank has lost anything.
   [[nodiscard]] orders ended(bool finished);
-  /// Call every `look_every`. Time in which the keeper did not run does not count (rule G23).
+  /// Call every `look_every`. Time during which the keeper did not run does not count (rule G23).
   [[nodiscard]] orders look(steady_time now);
 
  private:
@@ -76,7 +76,7 @@ class owner_communicator {
   struct held {
     std::uint64_t step = 0;
     protocol::batches_delivered news;
-    bool counts = true;  // its process is still running
+    bool counts = true;  // whether its process is still running
   };
 
   void agree(std::uint64_t step, orders& to);

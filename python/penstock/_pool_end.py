@@ -23,7 +23,7 @@ class PoolLife:
         self._core, self.setup, self._name = core, setup, name
         self._lock = threading.Lock()
         self._news = threading.Condition(self._lock)
-        self._entering = 0  # calls of submit() in progress
+        self._entering = 0  # calls to submit() in progress
         self._halves = 0  # jobs with gpu= that have not ended
         self._shut = False
         self._aborted = False

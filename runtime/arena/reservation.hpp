@@ -22,7 +22,7 @@ struct slot_range {
 
 class reservation {
  public:
-  static constexpr std::uint64_t part_bytes = 16 * MiB;  ///< about 5 ms
+  static constexpr std::uint64_t part_bytes = 16 * MiB;  ///< takes about 5 ms to allocate
   /// A worker holds two leases, and the device may still read a third slot.
   static constexpr std::uint32_t first_slots = 3;
 

@@ -1,5 +1,5 @@
-// A timeout that does not count time in which the watcher itself was not running: stopped by SIGSTOP, on a
-// suspended machine, or starved of CPU. An event missed in that time proves nothing about what is being
+// A timeout that does not count time during which the watcher itself was not running: stopped by SIGSTOP, on a
+// suspended machine, or starved of CPU. An event missed during that time proves nothing about what is being
 // watched. Pure; used by the GPU owner, by code that polls a stream, and by patient_wait.hpp.
 #pragma once
 

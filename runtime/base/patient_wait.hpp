@@ -1,4 +1,4 @@
-// Waits for another thread or process, without counting time in which this process was not running. Each wait consists of short
+// Waits for another thread or process, without counting time during which this process was not running. Each wait consists of short
 // turns: after a suspension, a single long wait would time out, although the other side had no time to run either.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Names of samples in messages. A dataset that names its samples itself gives "cats/tom.jpg"; the default name
-// repeats the number.
+// How messages name a sample. A dataset may name its samples ("cats/tom.jpg"); otherwise the name is
+// "sample 17", which only repeats the index.
 #pragma once
 
 #include <fmt/core.h>

@@ -13,7 +13,7 @@ class wake_event {
   [[nodiscard]] int fd() const noexcept { return event_.get(); }
   /// Makes fd() readable.
   void raise() const noexcept { ::eventfd_write(event_.get(), 1); }
-  /// Clears the event: earlier calls of raise() no longer count.
+  /// Clears the event: earlier calls to raise() no longer count.
   void clear() const noexcept {
     eventfd_t times = 0;
     ::eventfd_read(event_.get(), &times);

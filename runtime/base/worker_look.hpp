@@ -12,7 +12,7 @@ namespace penstock {
 struct remote_times {
   nanoseconds cpu{0};        ///< CPU time of its working thread
   nanoseconds core_wait{0};
-  nanoseconds receiving{0};  ///< time in which its batches or results were on their way here
+  nanoseconds receiving{0};  ///< how long its batches or results were on their way here
   bool rests = false;        ///< probably idle: the transfer in progress has taken longer than loading a batch
 };
 
@@ -25,10 +25,10 @@ struct worker_look {
   bool busy = false;    ///< the worker has a sample or job in progress
   bool reads = false;   ///< a read from storage is in progress
   nanoseconds cpu{0};
-  nanoseconds core_wait{0};  ///< time in which its thread was ready to run but had no core
+  nanoseconds core_wait{0};  ///< how long its thread was ready to run but had no core
   std::uint64_t samples = 0;
   bool remote = false;       ///< whether it is on a loader host
-  nanoseconds receiving{0};  ///< if remote: time in which its batches were on their way here
+  nanoseconds receiving{0};  ///< if remote: how long its batches were on their way here
   nanoseconds sample_for{0};  ///< how long it has been loading its current sample; 0: it is loading none
 };
 

@@ -9,7 +9,7 @@ namespace penstock::config_file {
 
 struct foreign_name {
   std::string_view names;  ///< in lower case, with '_', separated by blanks
-  std::string_view key;    ///< path of our key that does the same; empty: there is none, see `note`
+  std::string_view key;    ///< path of our key that does the same; empty if we have none, see `note`
   std::string_view note;   ///< a sentence for the help line; may be empty
 };
 

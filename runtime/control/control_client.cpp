@@ -29,7 +29,7 @@ constexpr std::size_t deaths_answer_max = 2 * deaths_kept * kept_bytes * json_gr
 constexpr std::size_t answer_bytes_max = std::max(logs_answer_max, deaths_answer_max);
 constexpr std::chrono::milliseconds connect_again_after{5};
 
-/// The deadline of the whole request, if it has one. Time in which this process is
+/// The deadline of the whole request, if it has one. Time during which this process is
 /// suspended does not count, because the session may be suspended together with it.
 class answer_deadline {
  public:

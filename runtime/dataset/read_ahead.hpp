@@ -12,7 +12,7 @@ namespace penstock {
 
 class read_ahead {
  public:
-  /// All calls of read() but the last must ask for `piece` bytes. The file must outlive this object.
+  /// All calls to read() but the last must ask for `piece` bytes. The file must outlive this object.
   read_ahead(readable& file, byte_range range, std::uint64_t piece)
       : file_(file), end_(range.at + range.bytes), piece_(piece), expected_(range.at) {}
 

@@ -88,7 +88,7 @@ class nccl_communicator {
   /// (errc::group_failed) with NCCL's error.
   [[nodiscard]] result<bool> state() const;
   [[nodiscard]] ncclComm* handle() const noexcept { return handle_; }
-  /// Stops the work that uses the communicator, and frees it. May hang. No call of the program may be in progress.
+  /// Stops the work that uses the communicator, and frees it. May hang. The program must not be in an NCCL call.
   void abort() noexcept;
 
  private:

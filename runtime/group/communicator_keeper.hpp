@@ -35,7 +35,7 @@ class communicator_keeper {
   virtual void abort(std::uint64_t number) = 0;
   /// The group is over. Aborts the communicator, and makes no other.
   virtual void close() = 0;
-  /// Checks whether a call of NCCL takes too long. Call at least every 100 ms.
+  /// Checks whether an NCCL call takes too long. Call at least every 100 ms.
   virtual void find_late_calls(steady_time now) = 0;
 };
 

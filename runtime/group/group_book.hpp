@@ -30,7 +30,7 @@
 // process before starting the next, there is no such process, and the book need not wait. If no survivor knows
 // of an earlier coordinator, and the launcher does not count starts, the group starts over at once.
 //
-// A running_clock measures waiting: time in which this process did not run (rule G23) does not count as
+// A running_clock measures waiting: time during which this process did not run (rule G23) does not count as
 // silence of the ranks. If the others meanwhile declared this process lost, this process
 // itself is the first cause.
 //
@@ -133,7 +133,7 @@ class group_book {
   [[nodiscard]] const group_view& view() const noexcept { return view_; }
   /// Ranks that have no process counted as a member, ascending.
   [[nodiscard]] std::vector<std::uint32_t> missing() const;
-  /// The time in which this process ran (running_clock); as of the last event, or up to now.
+  /// How long this process has run (running_clock); as of the last event, or up to now.
   [[nodiscard]] steady_time ran() const noexcept { return clock_.ran(); }
   steady_time look(steady_time now) { return clock_.look(now); }
   /// Whether the coordinator may leave: every process that can learn how the group ended knows it, or
@@ -161,7 +161,7 @@ class group_book {
     bool earlier_may_live = false;
     steady_time heard{};
     nanoseconds stood_still{};  // clock_.stood_still() when `heard` was set
-    bool link_closed = false;   // since `heard`
+    bool link_closed = false;   // whether its link has closed since `heard`
     steady_time missing_since{};
     steady_time vacant_from{};  // until then, a process that lost its place while alive may still hand out batches
     std::string why_lost{};

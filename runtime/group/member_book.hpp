@@ -134,7 +134,7 @@ class member_book {
   [[nodiscard]] bool ended() const noexcept { return ended_; }
   [[nodiscard]] bool stream_over() const noexcept { return said_.stream_over; }
   [[nodiscard]] bool failed() const noexcept { return said_.failed.has_value(); }
-  /// The time in which this process ran (running_clock); as of the last event, or up to now.
+  /// How long this process has run (running_clock); as of the last event, or up to now.
   [[nodiscard]] steady_time ran() const noexcept { return clock_.ran(); }
   steady_time look(steady_time now) { return clock_.look(now); }
   [[nodiscard]] const group_view& view() const noexcept { return view_; }

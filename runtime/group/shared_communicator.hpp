@@ -24,7 +24,7 @@ class shared_communicator {
   struct rank {
     const member_report* latest = nullptr;
     bool present = false;
-    bool in_hand = false;   ///< present, with the group's dataset
+    bool in_hand = false;   ///< whether it is present and has the group's dataset
     bool finished = false;  ///< its stream is over; once its last step is agreed, no rank needs it
   };
   /// Whether a rank in this state has no part of a communicator left.

@@ -185,7 +185,7 @@ void host_book::end(connection_id id, std::optional<loss_cause> lost, const std:
 }
 
 std::vector<book_command> host_book::advance(steady_time now) {
-  // Time in which the session did not run says nothing about its hosts.
+  // Time during which the session did not run says nothing about its hosts.
   if (looked_ && now - *looked_ > settings_.late_look) {
     for (auto& [id, one] : connections_) one.heard += now - *looked_;
   }

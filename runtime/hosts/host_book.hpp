@@ -29,7 +29,7 @@ struct book_settings {
   std::uint32_t places = 0;
   nanoseconds lost_after{5'000'000'000};
   std::uint32_t bad_transfers_max = 3;     ///< a host with this many bad transfers in a row is lost
-  nanoseconds late_look{1'000'000'000};  ///< if two calls of advance() are further apart, the time between them does not count as silence
+  nanoseconds late_look{1'000'000'000};  ///< if two calls to advance() are further apart, the time between them does not count as silence
 };
 
 /// What a connection says about its host.
@@ -147,7 +147,7 @@ class host_book {
   struct host {
     host_card card;
     std::set<connection_id> connections;
-    std::uint32_t spoilt = 0;  // in a row
+    std::uint32_t spoilt = 0;  // bad transfers in a row
     nanoseconds round_trip{0};
     std::deque<amount> received;  // amounts of the last 10 s, in steps of a second
     steady_time joined{};

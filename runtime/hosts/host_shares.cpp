@@ -184,7 +184,7 @@ std::uint32_t host_shares::change(steady_time now) {
     }
     plan* richest = nullptr;
     for (plan& one : all) {
-      const bool may_give = &one != neediest && one.expected >= 2 && one.of->offer >= one.gives + 2;  // keeps one
+      const bool may_give = &one != neediest && one.expected >= 2 && one.of->offer >= one.gives + 2;  // one worker stays
       if (may_give && (richest == nullptr || lacks(one) < lacks(*richest))) richest = &one;
     }
     if (neediest == nullptr || richest == nullptr) break;

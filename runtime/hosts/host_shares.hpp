@@ -37,7 +37,7 @@ struct share_settings {
   nanoseconds rest{5'000'000'000};
   nanoseconds call_again{5'000'000'000};  ///< a session without workers that has not connected for this long is gone
   nanoseconds dismissed_for{600'000'000'000};  ///< the same for a dismissed session, which may have been suspended
-  /// If two calls of advance() are further apart, the time between them does not count as silence (rule H17).
+  /// If two calls to advance() are further apart, the time between them does not count as silence (rule H17).
   nanoseconds late_look{1'000'000'000};
 };
 

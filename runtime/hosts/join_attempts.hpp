@@ -46,7 +46,7 @@ class join_attempts {
   /// Stops all further attempts.
   void finish() { over_ = true; }
 
-  /// How many connections to make now. Time in which this host did not run does not count
+  /// How many connections to make now. Time during which this host did not run does not count
   /// towards `wait` (rule H17).
   [[nodiscard]] std::uint32_t wanted(const connections_now& there, steady_time now);
   [[nodiscard]] std::uint32_t placed() const noexcept { return placed_; }

@@ -60,7 +60,7 @@ class rank_communicator : public Communicator {
   /// Ends the communicator without an order of the group: reports it to the group as broken, and aborts it,
   /// even if it is still being made. No other communicator is made, and no use waits for one.
   void order_end();
-  /// Finds deadlines that passed while the keeper's thread hangs in a call of NCCL.
+  /// Finds deadlines that passed while the keeper's thread hangs in an NCCL call.
   /// Call it on another thread.
   void check_deadlines(steady_time now);
 
@@ -75,8 +75,8 @@ class rank_communicator : public Communicator {
   mutable std::mutex mutex_;  // guards the members below
   mutable std::condition_variable changed_;
   communicator_book book_;
-  /// The book's clock: time in which this process did not run does not count against its program or NCCL (rule
-  /// G23).
+  /// The book's clock: time during which this process did not run does not count against its program or NCCL
+  /// (rule G23).
   running_clock clock_{std::chrono::steady_clock::now(), std::chrono::milliseconds(100)};
   std::unique_ptr<device::nccl_communicator> communicator_;  // replaced only while no use is open
 

@@ -1,6 +1,6 @@
 // One connection between a member and the coordinator: frames of bytes on a socket, encrypted if there is a
 // secret. It authenticates the peer, exchanges the first messages, and enforces time limits, which do not count
-// time in which this process did not run (rule G23). Used by both sides of a link; belongs to the
+// time during which this process did not run (rule G23). Used by both sides of a link; belongs to the
 // io_context's thread.
 //
 //   securing (TLS; skipped without a secret) --> greeting (hello in both directions) --> open --> closed

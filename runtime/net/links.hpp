@@ -29,8 +29,8 @@
 // lost_after. The member keeps the silent link until the new one is open, and still sends its reports over
 // it: if the coordinator's process was only suspended, it finds the reports there, and the last report says
 // why the rank left. Likewise the coordinator keeps a silent link for twice lost_after, so a rank that was
-// suspended finds its last order there. Time in which this process did not run does not count as silence. Nor
-// does the silence of a process on the same host that a debugger holds.
+// suspended finds its last order there. Time during which this process did not run does not count as silence.
+// Nor does the silence of a process on the same host that a debugger holds.
 #pragma once
 
 #include "runtime/base/clock.hpp"

@@ -34,7 +34,7 @@ class oom_watch {
   std::optional<std::filesystem::path> evidence_;
   std::uint64_t counted_ = 0;
   std::uint64_t unexplained_ = 0;
-  // Does not count time in which this process was suspended between a count and the death that it explains.
+  // Does not count time during which this process was suspended between a count and the death that it explains.
   running_clock clock_{{}, std::chrono::milliseconds(500)};
   steady_time latest_{};
 };

@@ -34,7 +34,7 @@ std::string wait_channel(pid_t pid, pid_t thread = 0);
 /// Running totals of a thread. While the thread waits for something other than a core, neither of them grows.
 struct thread_times {
   std::chrono::nanoseconds cpu{0};
-  /// Time in which the thread could run, but had no core; 0 if the kernel does not count it.
+  /// How long the thread could run, but had no core; 0 if the kernel does not count it.
   std::chrono::nanoseconds core_wait{0};
 };
 /// Empty if the thread is gone. `thread` 0: the first one. Cheap, and never blocks on the process.

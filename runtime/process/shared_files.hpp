@@ -51,7 +51,7 @@ class shared_files {
 
   /// The files that another process has made; empty if this process must make them.
   [[nodiscard]] std::vector<unique_fd> take() noexcept { return std::move(received_); }
-  /// The pid of that process; 0: there is none, or it is in another pid namespace.
+  /// The pid of that process; 0 if there is none, or if it is in another pid namespace.
   [[nodiscard]] pid_t maker() const noexcept { return maker_; }
 
   /// Gives duplicates of these files, at most shared_files_max, to all processes that wait or will ask. Has no effect

@@ -50,7 +50,7 @@ worker_template::~worker_template() {
   if (!process_) return;
   const pid_t pid = process_->pid();
   process_.reset();
-  while (true) {  // The template may have forked workers since.
+  while (true) {  // Answers about forked workers may still be in the socket.
     auto got = receive_answer(socket_.native_handle());
     if (!got || !*got) break;
     if ((*got)->answer.what == fork_answer::kind::forked) forked(std::move(**got));

@@ -123,7 +123,7 @@ class Group::body {
     enter(what, std::move(value));
     const std::uint64_t number = open_->number;
     const nanoseconds limit = std::min(deadline, at_any_time);
-    patient_deadline waited(limit, looked_every);  // does not count time in which this process is suspended
+    patient_deadline waited(limit, looked_every);  // does not count suspensions of this process
     waited.restart(now());
     program_group_news news;
     while (true) {

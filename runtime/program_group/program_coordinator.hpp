@@ -45,7 +45,7 @@ class program_coordinator {
     std::uint32_t rank = 0;
     bool leaves = false;
     std::optional<collective_report> said{};
-    std::optional<send_over_link> told{};  // last
+    std::optional<send_over_link> told{};  // the last order sent
     shared_collective_result answered{};
   };
 

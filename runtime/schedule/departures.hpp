@@ -27,7 +27,7 @@ class departures {
   struct departure {
     worker_ref who;
     bool after_current_batch = false;
-    bool finished_one = false;  // since drains()
+    bool finished_one = false;  // with after_current_batch: whether it has finished a batch since drains()
     bool told = false;
   };
 

@@ -523,7 +523,7 @@ class job_book {
   job_losses last_losses_;
   job_id last_job_ = 0;
   std::uint64_t waiting_ = 0;
-  std::uint64_t round_ = 0;  // counts calls of advance()
+  std::uint64_t round_ = 0;  // counts calls to advance()
   std::uint64_t stale_dropped_ = 0;
   std::uint32_t loaders_ = 0;  // workers that take leases, counted by advance()
   bool paused_ = false;

@@ -16,7 +16,7 @@
 //
 // A thread waits for itself if nothing can happen until it frees a result: no job runs, the next job would
 // exceed the memory, and this thread holds all the results that are in the way. If nothing changes for
-// `patience`, not counting time in which the process did not run, this is an error. If another thread holds
+// `patience`, not counting time while the process did not run, this is an error. If another thread holds
 // some of the results, or nobody has taken them yet, the wait may still end: it is reported
 // (supervision/awaited), and continues.
 #pragma once

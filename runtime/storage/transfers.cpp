@@ -316,7 +316,7 @@ class transfers::loop {
   CURLM* multi_;
   std::vector<ticket> active_;
   std::size_t in_flight_ = 0;
-  // Time in which this thread did not run does not count as slowness of the server.
+  // Time during which this thread did not run does not count as slowness of the server.
   running_clock ran_{clock::now(), look_every};
   request_pace pace_;
   transfer_counts in_this_loop_;

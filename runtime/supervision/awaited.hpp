@@ -30,7 +30,7 @@ struct awaited_batch {
 /// How far a worker has got with the batch in one of its slots.
 struct loading_now {
   std::uint32_t slot = 0;
-  std::uint32_t rows = 0;  ///< finished
+  std::uint32_t rows = 0;  ///< how many are finished
   steady_time since{};     ///< when its current sample began
 };
 

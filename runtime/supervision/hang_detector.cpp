@@ -66,7 +66,7 @@ std::vector<hang_finding> hang_detector::look(steady_time now, const std::vector
   const nanoseconds shortest =
       std::min({settings_.start_deadline, settings_.heartbeat_timeout, settings_.item_timeout});
   const nanoseconds passed = now - last_look_.value_or(now);
-  // Time in which silence proves nothing, because the poll was late.
+  // If the poll was late, silence during this time proves nothing.
   const nanoseconds slept = passed > settings_.tick() + shortest / 2 ? passed : nanoseconds(0);
   last_look_ = now;
   // Includes children that are starting, which have sent no sign of life yet.

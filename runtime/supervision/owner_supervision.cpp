@@ -183,7 +183,7 @@ void owner_supervision::look(steady_time now, const owner_sign& sign) {
 
 // ---- its end ----------------------------------------------------------------------------------------------
 
-/// Postpones close_by_ by the time in which the session did not run: while there is no process,
+/// Postpones close_by_ by the time that the session did not run: while there is no process,
 /// `ending_` cannot do this.
 void owner_supervision::look_at_clock(steady_time now) {
   postpone(close_by_, polls_.missed(now));

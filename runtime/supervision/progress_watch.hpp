@@ -7,11 +7,11 @@
 //
 // Progress means that something is completed for the first time: a sample, a stage of a batch after its lease, a job, or a
 // sample of the batch that a data loader's consumer waits for. Starts, deaths, leases and heartbeats are no
-// progress, and neither is work that is done again after a death: a batch must get further than ever before.
+// progress, and neither is work that is done again after a death: a batch must advance further than ever before.
 //
 // While workers hang or die, one after the other, on the sample that the stream waits for, other workers may complete
 // later batches. That is no progress once the first undelivered batch is tried again, or the stall is
-// reported. From then on, only a delivery counts as progress, or the first undelivered batch getting further.
+// reported. From then on, only a delivery counts as progress, or an advance of the first undelivered batch.
 // A stall counts from the last progress, even if the stream meanwhile waits for something else.
 //
 // No progress is expected while no batch is due: before the first request, after the end, and while the
@@ -48,7 +48,7 @@ class progress_watch {
  private:
   struct movement {
     bool anywhere = false;
-    bool at_the_head = false;  // a batch was delivered, or the next batch to deliver got further
+    bool at_the_head = false;  // a batch was delivered, or the next batch to deliver advanced
   };
   /// How far a batch has ever got, no matter which workers had it.
   struct furthest {

@@ -14,10 +14,10 @@ class standstill_watch {
   /// Shorter suspensions are not reported as events.
   static constexpr nanoseconds reported_from = std::chrono::seconds(1);
 
-  /// `every`: the usual time between two calls of look().
+  /// `every`: the usual time between two calls to look().
   constexpr explicit standstill_watch(nanoseconds every) : every_(every) {}
 
-  /// `now`: from a clock that also runs while the machine is suspended. `accounted`: the total time in which this thread ran,
+  /// `now`: from a clock that also runs while the machine is suspended. `accounted`: the total time that this thread ran,
   /// or could have run but had no core: so neither long work nor an overloaded machine counts as a
   /// suspension. Returns how long the process was suspended since the previous look, if it was.
   [[nodiscard]] constexpr std::optional<nanoseconds> look(nanoseconds now, nanoseconds accounted) {

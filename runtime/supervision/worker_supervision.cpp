@@ -340,7 +340,7 @@ void worker_supervision::enforce_deadlines(steady_time now) {
 }
 
 std::vector<worker_command> worker_supervision::advance(steady_time now) {
-  // Time in which the session did not run does not count for any deadline.
+  // Time during which the session did not run does not count for any deadline.
   pool_.discount_time(polls_.missed(now));
   carry_out_pool_commands(now);
   enforce_deadlines(now);

@@ -168,7 +168,7 @@ class worker_supervision {
     /// False: the death is expected, because the session is ending, the host takes the worker back, or no
     /// sample needs the sacrificial worker.
     bool worth_telling = false;
-    std::optional<nanoseconds> ignored_stop{};  ///< set if it was killed: how long after it was asked to stop
+    std::optional<nanoseconds> ignored_stop{};  ///< if it was killed: the time between the request to stop and the kill
   };
   /// The scheduler's answer to decide_blame. If the death fails the run, the error contains the cause, then
   /// `during` (", while setting up the dataset") and `last_words`.

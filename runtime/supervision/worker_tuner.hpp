@@ -62,7 +62,7 @@ class worker_tuner {
   [[nodiscard]] const std::string& sentence() const noexcept { return sentence_; }
 
  private:
-  /// Sums over the calls of look() at which the wanted number of workers was ready.
+  /// Sums over the calls to look() at which the wanted number of workers was ready.
   struct measurement {
     double seconds = 0;
     double waited = 0;
@@ -122,7 +122,7 @@ class worker_tuner {
   rate_table rates_;
   bool searching_ = true;
   bool first_ = true;  // during the first search, whose steps do not count towards the limit of changes
-  double flowed_ = 0;         // seconds in which the stream has flowed so far
+  double flowed_ = 0;         // seconds that the stream has flowed so far
   double fed_ = 0;            // seconds in a row in which the consumer did not wait
   // Number of busy workers in the last measurements in which the consumer did not wait.
   std::deque<double> needs_;

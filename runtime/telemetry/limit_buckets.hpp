@@ -46,16 +46,16 @@ class limit_buckets {
   [[nodiscard]] double unpaused_seconds(interval when) const;
 
   void add(limit what, std::int64_t from, std::int64_t to, double weight = 1);
-  /// Adds time in which the consumer asked for a batch while it held every buffer.
+  /// Adds time during which the consumer asked for a batch while it held every buffer.
   void add_held(std::int64_t from, std::int64_t to);
-  /// Adds time in which the batch was on its way from a loader host.
+  /// Adds time during which the batch was on its way from a loader host.
   void add_link(std::int64_t from, std::int64_t to);
-  /// Adds the part of the head's loading time that counts as a stall. `starved`: the share of it in which the
-  /// worker had no core, which is not the head's fault.
+  /// Adds the part of the head's loading time that counts as a stall. `starved`: the share of it that the
+  /// worker spent without a core, which is not the head's fault.
   void add_stall(const limit_reading::stalled_head& head, double starved, std::int64_t from, std::int64_t to);
-  /// Adds the part (`weight`) of this time in which the head's worker had no core.
+  /// Adds the part (`weight`) of this time that the head's worker spent without a core.
   void add_no_core(double weight, std::int64_t from, std::int64_t to);
-  /// Adds the part (`weight`) of this time in which the head's worker loaded slow samples.
+  /// Adds the part (`weight`) of this time that the head's worker spent on slow samples.
   /// Counts towards no limit.
   void add_slow(const limit_reading::awaited_sample& sample, double weight, std::int64_t from, std::int64_t to);
   /// Adds time that the death of this worker has cost. Counts towards no limit.

@@ -33,22 +33,22 @@ struct limit_reading {
 
   // Figures for the advice.
   std::uint32_t workers = 0;  ///< workers that are ready now
-  double busy = 0;            ///< share of the workers' time in which they worked
-  double cpu = 0;             ///< share of a worker's time in which its thread used a core
-  double core_wait = 0;       ///< share of a worker's time in which it had no core
-  double start_core_wait = 0;  ///< share of a starting worker's time in which it had no core
+  double busy = 0;            ///< share of the workers' time spent on work
+  double cpu = 0;             ///< share of a worker's time that its thread spent on a core
+  double core_wait = 0;       ///< share of a worker's time spent waiting for a core
+  double start_core_wait = 0;  ///< share of a starting worker's time spent waiting for a core
   double batches_per_second = 0;
   double samples_a_batch = 0;
   std::uint32_t remote = 0;  ///< how many of `workers` are on loader hosts
-  double working = 0;        ///< average number of workers that worked
-  double link = 0;           ///< share of the time in which batches were on their way from loader hosts; part of `wire`
-  /// Share of the time in which the consumer asked for a batch although it held every device buffer
+  double working = 0;        ///< average number of busy workers
+  double link = 0;           ///< share of the time spent waiting for batches on their way from loader hosts; part of `wire`
+  /// Share of the time that the consumer asked for a batch although it held every device buffer
   /// (in a pool: all memory).
   double held = 0;
-  /// Share of the time in which all workers were idle because the consumer asked for nothing.
+  /// Share of the time that all workers were idle because the consumer asked for nothing.
   double spare = 0;
-  double owner_frozen = 0;  ///< share of the time in which the owner's process was suspended
-  double owner_down = 0;    ///< share of the time in which the owner was being replaced
+  double owner_frozen = 0;  ///< share of the time that the owner's process was suspended
+  double owner_down = 0;    ///< share of the time that the owner was being replaced
   struct stalled_head {
     std::uint32_t worker = 0;
     double seconds = 0;
@@ -63,19 +63,19 @@ struct limit_reading {
     std::optional<std::uint64_t> sample{};  ///< empty: the sample that the worker is loading now
     std::string name{};                     ///< empty: limit_context may have the name
   };
-  double slow_share = 0;                      ///< share of the time in which the stream waited for slow samples; part of other shares
+  double slow_share = 0;                      ///< share of the time that the stream waited for slow samples; part of other shares
   std::vector<awaited_sample> slow_samples;  ///< the slowest of these samples, the slowest first
-  double no_core = 0;                         ///< share of the time in which the next batch's worker had no core; part of `decode`
+  double no_core = 0;                         ///< share of the time that the next batch's worker waited for a core; part of `decode`
   struct slow_worker {
     std::uint32_t worker = 0;
     double factor = 1;     ///< the worker's time for a sample, divided by its peers' time
-    /// Share of the worker's time in which it had no core, if this makes the worker slow.
+    /// Share of the worker's time spent waiting for a core, if this makes the worker slow.
     double core_wait = 0;
   };
   std::optional<slow_worker> slow;
   struct lost_batch {
     std::uint32_t worker = 0;
-    /// Share of the time in which the stream waited for batches that this worker held when it died.
+    /// Share of the time that the stream waited for batches that this worker held when it died.
     double share = 0;
   };
   std::optional<lost_batch> lost;  ///< the worker whose death cost the most time
@@ -88,10 +88,10 @@ struct limit_reading {
   };
   std::vector<worker_load> loads;  ///< for each worker that is ready and has loaded a batch
 
-  /// Share of the workers' time in which they worked, but neither ran nor waited for a core.
+  /// Share of the workers' time spent on work, but neither on a core nor waiting for one.
   [[nodiscard]] double blocked() const noexcept { return busy > cpu + core_wait ? busy - cpu - core_wait : 0; }
   [[nodiscard]] double of(limit l) const noexcept { return share[static_cast<std::size_t>(l)]; }
-  /// Share of the time in which the consumer waited.
+  /// Share of the time that the consumer spent waiting.
   [[nodiscard]] double waited() const noexcept;
   /// Whether the consumer takes batches in bursts: between bursts, it left all workers idle for longer than
   /// it waited during the bursts.

@@ -1,5 +1,5 @@
 // How much a run delivers per second, and how much each of its workers loads per second, over the last 10 s.
-// Time in which the run was paused or suspended does not count. Pure; used by the progress ticker.
+// Pauses and suspensions of the run do not count. Pure; used by the progress ticker.
 #pragma once
 
 #include "runtime/telemetry/rate_meter.hpp"

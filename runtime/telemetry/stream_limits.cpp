@@ -79,7 +79,7 @@ void stream_limits::forget_batches() {
   std::erase_if(known_, [](const auto& one) { return stamp(one.second, batch_stage::taken) == 0; });
 }
 
-/// Attributes a wait for a batch that one or more workers have lost. The time in which a worker had the batch
+/// Attributes a wait for a batch that one or more workers have lost. The time that a worker had the batch
 /// counts as work; the time after that, until the batch was leased `again`, counts as start. Each worker that
 /// died is charged with the time since it got its lease.
 void stream_limits::add_lost(const std::vector<earlier_lease>& held, std::int64_t from, std::int64_t again, std::int64_t to,
@@ -250,7 +250,7 @@ void stream_limits::settle(const batch_passage& b, const limit_facts& facts) {
   released_ = stamp(b, batch_stage::released);
 }
 
-/// Attributes the time in which the consumer waited while a worker loaded the head.
+/// Attributes the time that the consumer waited while a worker loaded the head.
 void stream_limits::settle_load(const batch_passage& b, std::int64_t from, std::int64_t to,
                                 const limit_facts& facts) {
   const std::int64_t begun = stamp(b, batch_stage::begun);
@@ -284,7 +284,7 @@ void stream_limits::settle_load(const batch_passage& b, std::int64_t from, std::
 }
 
 /// `reading`: the share of this time spent in timed reads. Only built-in datasets time their reads; all other
-/// work counts as decoding. So does time in which the worker had no core, even in the middle of a read.
+/// work counts as decoding. So does time spent waiting for a core, even in the middle of a read.
 void stream_limits::add_work(std::uint32_t worker, double reading, std::int64_t from, std::int64_t to) {
   reading = std::clamp(reading, 0.0, 1.0);
   reading = workers_.without_core_wait(worker, reading);
@@ -368,7 +368,7 @@ void stream_limits::estimate_load(const batch_passage& head, std::int64_t from, 
   add_unfinished(head, from, now, w->reads, true, facts);
 }
 
-/// Attributes time in which the consumer waited while a worker loaded the head and had not finished at `to`.
+/// Attributes the time that the consumer waited while a worker loaded the head and had not finished at `to`.
 /// `reads`: the worker was reading at `to`. `still_loads`: `to` is now.
 void stream_limits::add_unfinished(const batch_passage& b, std::int64_t from, std::int64_t to, bool reads, bool still_loads,
                                    const limit_facts& facts) {

@@ -1,4 +1,4 @@
-// What limited the stream during the last 10 s: attributes the time in which the consumer waited to one of seven causes. Used
+// What limited the stream during the last 10 s: attributes each wait of the consumer to one of seven causes. Used
 // for `limits` in status, `penstock why` and the metrics. Pure; actors/host/run calls it five times a second.
 //
 // The consumer waited for the head: the next batch in order. The reason why the head was late is the limit:
@@ -130,11 +130,11 @@ class stream_limits {
   std::uint64_t slow_batches_ = 0;  // limit_reading::slow_batches
   std::uint64_t seeks_ = 0;
   std::int64_t looked_ = 0;
-  std::int64_t waits_from_ = 0;  // when the wait in progress began; 0: there is none
+  std::int64_t waits_from_ = 0;  // when the wait in progress began; 0 if the consumer is not waiting
   bool over_ = false;
   limit_reading last_;
-  // Copying's share of the time in which the last batch was copied and converted; used if the
-  // owner is in another process.
+  // Copying's share of the time that it took to copy and convert the last batch; used if the owner is in
+  // another process.
   double wire_part_ = 1;
 };
 

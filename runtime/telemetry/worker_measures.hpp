@@ -48,10 +48,10 @@ class worker_measures {
   /// Shares of the worker's busy time in the last second.
   struct core_use {
     double running = 0;
-    double starved = 0;  ///< share in which the worker could run but had no core
+    double starved = 0;  ///< share of that time spent waiting for a core
   };
   [[nodiscard]] core_use core_use_of(std::uint32_t worker) const;
-  /// Share of the last second, busy or not, in which the worker could run but had no core.
+  /// Share of the last second, busy or not, that the worker spent waiting for a core.
   [[nodiscard]] double starved(std::uint32_t worker) const;
   /// The share of the worker's time spent in reads, without waits for a core after a read. `reading`:
   /// the same with these waits.
@@ -84,12 +84,12 @@ class worker_measures {
   /// are full because the consumer asks for nothing, but that delays no batch.
   [[nodiscard]] double idle_share() const;
   /// How many seconds since `first` all workers were idle because the consumer asked for nothing.
-  /// `waits_from`: when the wait in progress began; 0: there is none.
+  /// `waits_from`: when the wait in progress began; 0 if the consumer is not waiting.
   [[nodiscard]] double spare_seconds(std::int64_t first, std::int64_t waits_from) const;
   /// Sums over the workers, in seconds.
   struct time_spent {
     double ready = 0;
-    double busy = 0;  ///< this and the next two count only time in which the worker was ready
+    double busy = 0;  ///< this and the next two count only while the worker is ready
     double cpu = 0;
     double core_wait = 0;
     double starting = 0;
@@ -110,10 +110,10 @@ class worker_measures {
     nanoseconds cpu{0};
     nanoseconds core_wait{0};
     nanoseconds received{0};
-    double starved = 0;    // share of the last second in which it could run but had no core
-    double running = 0;    // share of the last second in which it had a core
-    double receiving = 0;  // share of the last second in which its batches were on their way
-    double working = 0;    // share of the last second in which it worked
+    double starved = 0;    // share of the last second spent waiting for a core
+    double running = 0;    // share of the last second spent on a core
+    double receiving = 0;  // share of the last second that its batches were on their way
+    double working = 0;    // share of the last second that it worked
     bool reads = false;    // whether it was reading at the last look
     std::deque<load> loads;       // its last batches
     double usual = 0;             // their median
@@ -124,7 +124,7 @@ class worker_measures {
   struct work_seen {
     std::int64_t at = 0;
     double seconds = 0;
-    double ready = 0;  // sum of the seconds in which each worker was ready
+    double ready = 0;  // seconds that workers were ready, summed over the workers
     double busy = 0;
     bool waited = false;  // whether the consumer waited
   };

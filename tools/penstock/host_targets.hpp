@@ -19,7 +19,7 @@ struct host_target {
 /// Empty for text that names no host. Pure.
 [[nodiscard]] std::optional<host_target> parse_host_target(std::string_view text);
 
-/// The session's name of the worker that `target` means, "worker/65"; empty: there is none. Pure.
+/// The session's name of the worker that `target` means, "worker/65"; empty if there is none. Pure.
 [[nodiscard]] std::string worker_of_host(const host_target& target, const nlohmann::ordered_json& status);
 
 /// Replaces "host/NAME/worker/3" in `target` by the session's own name of that worker; leaves other targets unchanged.

@@ -42,7 +42,7 @@ class stop_signals {
   void listen(std::function<void(int times)> stop, stop_words said = {});
   /// Ends the calls: none is in progress when this returns, and none follows. The third request still ends the program.
   void ignore();
-  /// In a call of `stop`: "SIGTERM from process 4711 (systemd)", for the session's record.
+  /// During a call to `stop`: "SIGTERM from process 4711 (systemd)", for the session's record.
   [[nodiscard]] const std::string& asked_by() const noexcept { return asked_by_; }
   /// The first signal received; 0: none.
   [[nodiscard]] int received() const noexcept { return received_; }

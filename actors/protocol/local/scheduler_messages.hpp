@@ -86,7 +86,7 @@ struct worker_written_off {
   std::optional<schedule::flight_mark> mark;
   std::string sample_name;
   std::string cause;
-  bool took_too_long = false;  ///< as above
+  bool took_too_long = false;  ///< as in worker_ended
 };
 
 /// Let the worker finish its leases, then ask it to stop.

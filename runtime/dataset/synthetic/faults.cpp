@@ -24,7 +24,7 @@ void write_to_protected_memory() {
 }
 
 void leak() {
-  // Uses mmap instead of new, because the optimiser may remove a call of new whose result is unused.
+  // Uses mmap instead of new, because the optimiser may remove a call to new whose result is unused.
   void* const kept = ::mmap(nullptr, leak_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (kept == MAP_FAILED) throw std::bad_alloc();
   std::memset(kept, 1, leak_bytes);

@@ -34,7 +34,7 @@ struct shard_index {
   std::string tag;                     ///< an object's version as in object_facts; empty for files
   std::vector<std::uint32_t> offsets;  ///< where each sample's record begins in `records`
   std::string records;                 ///< see record_codec.hpp
-  std::string numbers;                 ///< the same
+  std::string numbers;                 ///< likewise
   std::vector<shard_extension> extensions;
   std::vector<zstd_frame> frames;  ///< empty: the shard is not compressed
   std::uint64_t members = 0;

@@ -26,7 +26,7 @@ enum class tar_kind : std::uint8_t {
 
 /// A member of the archive. Its name can contain any bytes and is never used as a path.
 struct tar_member {
-  std::string_view name;  ///< valid until the next call of the parser
+  std::string_view name;  ///< valid until the next call to the parser
   tar_kind kind = tar_kind::file;
   std::uint64_t header_at = 0;
   std::uint64_t data_at = 0;

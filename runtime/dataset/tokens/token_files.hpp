@@ -18,7 +18,7 @@ struct token_file {
   std::uint64_t bytes = 0;
   std::uint64_t data_at = 0;  ///< where the tokens begin; npy only
   std::uint64_t tokens = 0;
-  std::uint64_t index_bytes = 0;  ///< size of the .idx next to it; 0: there is none
+  std::uint64_t index_bytes = 0;  ///< size of the .idx next to it; 0 if there is none
   std::string tag;                ///< an object's version; empty for files
   std::string index_tag;          ///< the version of its .idx
 };

@@ -45,8 +45,8 @@ class tokens_dataset final : public Dataset {
   /// The part of a read that is in one file.
   struct part {
     std::uint64_t file;
-    std::uint64_t begin;  ///< token within the file
-    std::size_t at;       ///< token within the read
+    std::uint64_t begin;  ///< its first token, counted within the file
+    std::size_t at;       ///< the same, counted within the read
     std::size_t tokens;
   };
 

@@ -41,10 +41,10 @@ struct DeviceBatch {
   }
 };
 
-/// Called from one thread, with batches in the order of the stream. An exception ends the run with its message
-/// and the batch's number. A batch counts as delivered when its work on the stream is done; if the program
-/// keeps state, a snapshot must cover it, too. If the process dies, a new one gets exactly the batches that
-/// were not delivered; it may get some of them a second time.
+/// Called from one thread, with the batches in order. An exception ends the run with its message and the
+/// batch's number. A batch counts as delivered when the work that on_batch() queued on its CUDA stream is done;
+/// if the program keeps state, a snapshot must cover the batch, too. If the process dies, a new one gets
+/// exactly the batches that were not delivered; it may get some of them a second time.
 class DeviceProgram {
  public:
   DeviceProgram() = default;

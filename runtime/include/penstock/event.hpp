@@ -55,7 +55,7 @@ enum class event_kind : std::uint8_t {
   group_over,      ///< text: how it ended
   rank_arrived,    ///< in rank 0's session; text: which one
   rank_lost,       ///< in rank 0's session; text: which one, and why
-  restarting,      ///< a worker will be replaced, or the GPU owner if there is no worker; text: when
+  restarting,      ///< `worker` will be replaced, or the GPU owner if `worker` is empty; text: when
   draining,        ///< a worker will exit, and its place stays empty
   host_joined,     ///< host; text: its address, and how many workers it has
   host_left,       ///< host: its workers have finished what they held

@@ -44,7 +44,7 @@ class PENSTOCK_API JobCall {
   void describe(std::string_view work);
 
   /// For a data loader: the call now loads this sample. Its name is shown like the text of
-  /// describe(), and its time counts until the next call of sample(), describe() or slow_samples().
+  /// describe(), and its time counts until the next call to sample(), describe() or slow_samples().
   void sample(std::uint64_t index, std::string_view name);
 
   /// The samples of this call that took much longer than this worker's samples usually do (rule W32).
@@ -55,7 +55,7 @@ class PENSTOCK_API JobCall {
       std::chrono::nanoseconds took{0};
     };
     std::chrono::nanoseconds busy{0};  ///< time since the call began
-    std::chrono::nanoseconds slow{0};  ///< the part of `busy` by which slow samples took longer than usual; 0: there are none
+    std::chrono::nanoseconds slow{0};  ///< the part of `busy` by which slow samples took longer than usual; 0 if there were none
     std::vector<slow_sample> slowest{};  ///< at most three, the slowest first
   };
   [[nodiscard]] slow_load slow_samples();
@@ -81,7 +81,7 @@ class PENSTOCK_API JobCall {
  private:
   std::span<const std::byte> argument_;
   room& room_;
-  std::span<const std::byte> result_;  // from the last call of result()
+  std::span<const std::byte> result_;  // from the last call to result()
   std::uint64_t job_;
   std::uint32_t attempt_;
   std::uint32_t worker_;

@@ -123,7 +123,7 @@ class communicator_use {
   [[nodiscard]] std::uint32_t world_size() const noexcept { return of_->world_size(); }
   /// The same on all ranks; increases each time the communicator is made again.
   [[nodiscard]] std::uint64_t number() const noexcept { return now_.number; }
-  /// An ncclComm_t, for calls of NCCL's own functions. Pass their results to check().
+  /// An ncclComm_t, for calls to NCCL's own functions. Pass their results to check().
   [[nodiscard]] ncclComm* handle() const noexcept { return now_.handle; }
   /// A function of the NCCL library that penstock loaded, by name:
   /// function<ncclResult_t(...)>("ncclReduceScatter").

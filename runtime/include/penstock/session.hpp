@@ -101,7 +101,7 @@ class PENSTOCK_API Session {
 
   /// The batches of one epoch, starting with its first; `number` may exceed [sampler] epochs. Taking an epoch
   /// out of order discards prepared batches. Only the latest Epoch can be continued: taking a batch from an
-  /// earlier one, or from any Epoch after a call of Session::next(), throws errc::usage. Do not move the
+  /// earlier one, or from any Epoch after a call to Session::next(), throws errc::usage. Do not move the
   /// Session while an Epoch is in use.
   class Epoch;
   Epoch epoch(std::uint64_t number);
@@ -131,7 +131,7 @@ class PENSTOCK_API Session {
   /// errc::out_of_memory when their slots do not fit (while the session starts, next()
   /// throws that error instead).
   void scale(std::uint32_t workers);
-  /// Tunes the number of workers from now on, as [loader] workers = "auto" does. A call of scale() or
+  /// Tunes the number of workers from now on, as [loader] workers = "auto" does. A call to scale() or
   /// drain() ends the tuning.
   void scale_automatically();
   /// restart: the worker finishes what it holds and is replaced. drain: it finishes, and its place stays

@@ -47,9 +47,9 @@ enum class tensor_role : std::uint8_t {
 /// filled with zeros, and the batch has an extra tensor "NAME_length": int64, the number of entries in each
 /// row. For tensors of role data.
 enum class length_rule : std::uint8_t {
-  exact,          ///< no: every sample has exactly this shape
-  fixed_maximum,  ///< yes: the shape's first number is the maximum, and every batch has it
-  batch_maximum,  ///< yes: a batch's first number is the length of its longest sample (0 if all are empty)
+  exact,          ///< every sample has exactly this shape
+  fixed_maximum,  ///< shorter samples are allowed; every batch has the shape's first number, which is the maximum
+  batch_maximum,  ///< shorter samples are allowed; a batch's first number is the length of its longest sample (0 if all are empty)
 };
 
 /// A tensor of one sample. The batch axis is not part of the shape; a scalar has an empty one.

@@ -62,7 +62,7 @@ void load_spread(inspection& to, const config& settings, const prepared_dataset&
   const std::uint64_t samples = prepared.description.samples;
   const std::uint64_t tries = std::min(samples, samples_looked_at);
   std::atomic<std::uint64_t> next{0};
-  std::mutex mutex;  // guards `to` and `done`, and calls of `told`
+  std::mutex mutex;  // guards `to` and `done`, and calls to `told`
   std::uint64_t done = 0;
   {
     std::vector<std::jthread> pool;

@@ -27,7 +27,7 @@ void reap_all_that_ended() {
 
 constexpr std::chrono::milliseconds look_every(50);
 
-/// Time in which this process was stopped does not count.
+/// Time during which this process was stopped does not count.
 patient_deadline deadline_in(std::chrono::milliseconds patience) {
   patient_deadline until(patience, look_every);
   until.restart(clock::now());

@@ -37,7 +37,7 @@ ended_child run_to_the_end(const std::string& program, const std::vector<std::st
     end.ending = child_outcome::how::hung;
     end.trouble = fmt::format("did not return within {}", duration_for_people(deadline));
     process::signal_group(*child, SIGKILL);
-    // A child in an uninterruptible call of the driver survives. That is a finding; init will reap the child.
+    // A child in an uninterruptible driver call survives. That is a finding; init will reap the child.
     if (!process::reap(*child, time_to_die)) end.trouble += " and cannot be killed";
   } else if (report->ending == process::exit_report::how::signalled) {
     end.ending = child_outcome::how::died;

@@ -180,7 +180,8 @@ json named_work(const json& d, work_kind kind) {
   return adds_nothing ? json() : name;
 }
 
-/// "cats/tom.jpg", or "was loading cats/tom.jpg; sent by another process ...".
+/// The work and the reason: "cats/tom.jpg", "cats/tom.jpg; REASON", or for a signal with a known sender
+/// "was loading cats/tom.jpg; sent by another process ...".
 std::string work_and_why(const json& d, work_kind kind) {
   const json work = named_work(d, kind);
   const std::string reason = reason_of_death(d);

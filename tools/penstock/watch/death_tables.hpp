@@ -39,7 +39,7 @@ namespace penstock::cli {
 /// {"signal": 2, "hang": 1}. Processes that were restarted or drained on request are not among them (rule D24).
 [[nodiscard]] nlohmann::ordered_json deaths_by_cause(const nlohmann::ordered_json& deaths);
 [[nodiscard]] std::string deaths_for_people(const nlohmann::ordered_json& deaths, work_kind kind, std::size_t width);
-/// A suggested next command; empty: there is none. `has_stacks`: the stacks have been shown.
+/// A suggested next command; empty if there is none. `has_stacks`: the stacks have been shown.
 [[nodiscard]] std::string hint_after_deaths(const nlohmann::ordered_json& deaths, bool has_stacks = false);
 /// hint_after_deaths() for one death.
 [[nodiscard]] std::string look_into(const nlohmann::ordered_json& death);

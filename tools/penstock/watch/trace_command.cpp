@@ -48,7 +48,7 @@ struct trace_recording {
   std::uint64_t missed = 0;
 };
 
-/// The journal uses the time of day, the stages the steady clock. One point in time, known in both, connects
+/// The journal uses wall-clock time, the stages a steady clock. One instant read from both converts between
 /// them.
 std::vector<traced_event> events_between(const session_choice& choice, const std::filesystem::path& socket,
                                          std::int64_t first_ns, std::int64_t last_ns) {
