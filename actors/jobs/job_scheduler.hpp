@@ -1,4 +1,4 @@
-// The job scheduler actor: translates events into calls of the job book, and the book's commands into
+// The job scheduler actor: translates events into calls to the job book, and the book's commands into
 // messages. It replaces a stream's scheduler and gets the same messages about workers. It makes no decisions
 // itself.
 //

@@ -1,4 +1,4 @@
-// The job scheduler's state, shared by its files. job_scheduler.cpp translates messages into calls of the
+// The job scheduler's state, shared by its files. job_scheduler.cpp translates messages into calls to the
 // book, job_commands.cpp translates the book's commands into messages, and job_submissions.cpp handles
 // submitted and cancelled jobs. Private to these three.
 #pragma once

@@ -31,7 +31,7 @@ struct lease_context {
   std::uint64_t seed = 0;
   worker_ref me;
   const std::atomic<bool>& stopping;  ///< set by another thread: return after the current sample
-  /// With [loader] hedge: whether the lease is no longer needed. If set, the report has every sample's time.
+  /// Set with [loader] hedge: whether the lease is no longer needed. The report then also has every sample's time.
   std::function<bool(const protocol::load_batch&)> dropped{};
   /// Set for a custom dataset, whose code may close the link.
   const child::link_watch* link = nullptr;

@@ -108,7 +108,7 @@ class host_connection {
 
   /// Ends the connection after its worker has finished its leases, or at once.
   void leave(bool at_once);
-  /// Whether a session has proved the secret and was given a worker of this host.
+  /// Whether a session has proved that it knows the secret, and was given a worker of this host.
   [[nodiscard]] bool admitted() const noexcept { return session_ != 0; }
   /// The number of that session; 0: none has been admitted.
   [[nodiscard]] session_number session() const noexcept { return session_; }
@@ -164,7 +164,7 @@ class host_connection {
   cpu_account cpu_;
   bool digests_ = false;
   std::uint32_t offered_ = 0;  // as last reported to the session
-  /// What decides how its end is reported.
+  /// Facts that decide how the connection's end is reported.
   struct {
     bool had_place = false;
     bool busy_here = false;  // the session must wait for a worker

@@ -99,7 +99,7 @@ host_probe::host_probe(const probe_settings& settings) {
   if (auto ok = measure(); !ok) answers_.not_measured = ok.error().message;
 }
 
-/// Connects and proves the secret. Returns false if that fails; answers_ or the caller's text says why.
+/// Connects and proves that it knows the secret. Returns false if that fails; answers_ or the caller's text says why.
 bool host_probe::reach(const probe_settings& settings, const std::shared_ptr<const group::tls_context>& tls) {
   auto socket = connect_to(settings.address, connect_within);
   if (!socket) {

@@ -37,7 +37,7 @@ class host_stream {
   /// `tls` null: not encrypted.
   host_stream(unique_fd socket, const std::shared_ptr<const group::tls_context>& tls, clock time = &now);
 
-  /// Both sides prove the secret, if there is one. Refuses (errc::io; errc::config for a wrong secret).
+  /// Both sides prove that they know the secret, if there is one. Refuses (errc::io; errc::config for a wrong secret).
   result<void> secure(nanoseconds at_most);
 
   /// Called at least every 200 ms while a call waits or transfers bytes, on the thread of that call.

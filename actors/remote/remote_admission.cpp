@@ -31,7 +31,7 @@ result<void> remote_connection::admit() {
   auto first = stream_.wait_for<from_host>(handshake_deadline);
   if (!first) return tl::unexpected(std::move(first.error()));
   if (const auto* no = std::get_if<host_busy>(&*first)) {
-    if (who_ == connected_by::host) tell_(host_known{});  // the host has proved the secret
+    if (who_ == connected_by::host) tell_(host_known{});  // the host has proved that it knows the secret
     return refuse(errc::io, "{}", no->why);
   }
   const auto* hello = std::get_if<host_hello>(&*first);

@@ -73,8 +73,8 @@ using connection_order = std::variant<give_place, turn_away, start_worker, signa
 
 // ---- news ---------------------------------------------------------------------------------------------------
 
-/// The peer has proved the secret and has the same version. Sent again when the host offers a different number of
-/// workers.
+/// The peer has proved that it knows the secret, and has the same version. Sent again when the host offers a
+/// different number of workers.
 struct host_known {
   host_card card;
   std::uint32_t workers = 1;  ///< workers that the host offers

@@ -71,8 +71,8 @@ void Session::body::tell_group_of_end() {
   if (group_ && !ending_.stopped() && !group_->over) tell_member(group::stream_delivered{});
 }
 
-/// Reports a failure that came during startup, before the member actor existed. The group must learn of it
-/// first: after a stop it would end without a cause. Call with mutex_ held.
+/// Reports a failure that came during startup, before the member actor existed. Call it before
+/// the group learns of a stop: otherwise the group would end without a cause. Call with mutex_ held.
 void Session::body::tell_group_of_earlier_failure() {
   if (!engine_->member) return;
   if (const auto why = board_.report({}, now()).error)

@@ -35,7 +35,7 @@ struct stream_shape {
   std::uint64_t batches_per_epoch = 0;
   epoch_share usual;
   std::uint64_t entered_epoch = 0;
-  epoch_share entered{};  ///< start 0: none
+  epoch_share entered{};  ///< `start` is 0 if there is no such epoch
 
   [[nodiscard]] bool has_entered() const noexcept { return entered.start != 0; }
   [[nodiscard]] const epoch_share& of(std::uint64_t epoch) const noexcept {

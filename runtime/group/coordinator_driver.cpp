@@ -120,7 +120,7 @@ void coordinator_driver::note_loss(group_event&& event, steady_time now) {
   waiting_.push_back(std::move(loss));
 }
 
-/// News keeps its order: it waits behind earlier news that waits.
+/// News keeps its order: while earlier news waits, later news waits, too.
 void coordinator_driver::note_waiting(steady_time now) {
   for (; !waiting_.empty() && waiting_.front().until <= now; waiting_.pop_front()) outbox_.emplace_back(std::move(waiting_.front().news));
 }

@@ -216,8 +216,8 @@ void group_book::watch_the_end() {
   if (stop_wanted_ && !begun() && (established_ || !takes_over()))
     return end(group_outcome::stopped, std::nullopt);
   if (!established_ || !begun()) return;
-  // If lost ranks are awaited, the launcher restarts them. If the group ended first, a restarted rank
-  // would find no coordinator.
+  // If the group waits for lost ranks, their launcher restarts them. If the group ended before that, a
+  // restarted rank would find no coordinator.
   const auto whole = [&](const place& s) {
     return said(s.latest, &member_report::stream_over) && (s.present || !settings_.waits_for_lost);
   };

@@ -106,7 +106,7 @@ struct communicator_state {
 
 [[nodiscard]] const char* name_of(communicator_state::how at) noexcept;
 
-/// A rank whose list is full takes no further snapshot until one of them is agreed on.
+/// A rank whose list is full takes no further snapshot until one of its snapshots is agreed on.
 inline constexpr std::size_t held_max = 32;
 
 /// Sent by a rank to the coordinator, at once when something changes, and at least every beat.

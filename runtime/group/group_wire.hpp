@@ -78,7 +78,7 @@ class frame_cutter {
  public:
   struct frame {
     frame_type type = frame_type::hello;
-    std::string_view payload;  ///< valid until the next call of a member function
+    std::string_view payload;  ///< valid until the next call to a member function
   };
 
   explicit frame_cutter(std::size_t payload_max) noexcept : payload_max_(payload_max) {}

@@ -214,7 +214,7 @@ std::uint32_t host_shares::advance(steady_time now) {
   forget(now);
   give_free();
   const std::uint32_t changed = change(now);
-  give_free();  // an unused offer moves at once
+  give_free();  // a worker that change() took from an offer may already be free
   return changed;
 }
 

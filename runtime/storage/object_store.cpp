@@ -190,7 +190,7 @@ result<std::vector<listed_object>> object_store::list(const std::string& beginni
 std::optional<stated_sum> object_store::wrong_sum(const transfer_answer& whole) {
   for (const stated_sum& one : whole.sums)
     if (has_sum(whole.body, one) == false) return one;
-  // ETags of some stores look like an MD5 but are none. An ETag counts as a checksum only after an ETag
+  // ETags of some stores look like an MD5 but are not one. An ETag counts as a checksum only after an ETag
   // of this store has matched.
   constexpr int tried_max = 8;
   const auto tag = whole.tag_may_be_sum && (tags_are_sums_ || tags_tried_ < tried_max) ? sum_in_tag(whole.tag) : std::nullopt;

@@ -54,7 +54,7 @@ class stop_signals {
   const std::chrono::milliseconds patience_;
   std::atomic<int> received_{0};
   std::atomic<bool> over_{false};
-  std::mutex calls_;  // held during a call of stop; guards ignored_
+  std::mutex calls_;  // held during a call to stop; guards ignored_
   bool ignored_ = false;
   std::string asked_by_;  // written by the thread
   std::thread thread_;

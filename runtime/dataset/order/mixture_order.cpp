@@ -42,7 +42,7 @@ class mixed final : public sample_order {
       const std::uint64_t length = length_of(datasets_[d]);
       draws[row] = {d, number / length, number % length, row};
     }
-    // Sorted, so that one call of a dataset's order covers many positions of one epoch.
+    // Sorted, so that one call to a dataset's order covers many positions of one epoch.
     std::ranges::sort(draws, {}, [](const draw& one) { return std::tuple(one.dataset, one.lap, one.row); });
     std::vector<std::uint64_t> chosen;
     for (auto begin = draws.begin(); begin != draws.end();) {

@@ -118,7 +118,7 @@ mixture_shares shares_of(std::span<const double> weights) {
 /// ceil((j + 1) s / p)). If all turns are in their windows, each prefix is within one position of its share (Baruah,
 /// Cohen, Plaxton, Varvel: "Proportionate progress", 1996). With one machine this order finds such positions.
 mixture_pattern::mixture_pattern(const mixture_shares& shares, std::uint64_t length) : shares_(shares) {
-  using entry = std::pair<std::uint64_t, std::uint32_t>;  // when, dataset
+  using entry = std::pair<std::uint64_t, std::uint32_t>;  // a position, and the dataset
   using earliest = std::priority_queue<entry, std::vector<entry>, std::greater<>>;
   const std::uint64_t sum = shares.sum;
   earliest waiting;  // sorted by the start of the next window

@@ -117,7 +117,7 @@ result<conversion_rates> measure_cuda_conversion(const cuda_choice& choice, cons
   workbench bench;
   const std::uint32_t rows = plan.slot.rows_max;
   const std::uint64_t bytes = plan.slot.payload_bytes(rows) + plan.tensors.front().row_bytes * rows;
-  // So many sets of buffers are used in turn that the next one is no longer in any cache.
+  // Takes enough sets of buffers in turn that none is still in a cache when it is used again.
   constexpr std::size_t sets = 8;
   struct set {
     std::byte* staging = nullptr;

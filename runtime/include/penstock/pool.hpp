@@ -219,7 +219,7 @@ struct pool_options {
   session_scope ends = session_scope::session;  ///< what `penstock stop --wait` waits for
   event_callback on_event{};
   /// Called on the callback thread with a function that runs the callbacks of up to 64 jobs, which it must
-  /// call once. For an interpreter for which taking its lock costs more than a callback. Empty:
+  /// call once. Meant for interpreters whose lock takes longer to acquire than a callback to run. Empty:
   /// the callbacks run directly.
   std::function<void(const std::function<void()>& callbacks)> around_callbacks{};
   std::map<std::string, std::string> files{};  ///< like session_options::files
