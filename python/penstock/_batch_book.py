@@ -100,6 +100,7 @@ class BatchBook:
     def __init__(self, progress: Progress, collated: bool, leaves_out: bool, shards: Optional[Shards] = None) -> None:
         self.under_way: collections.deque[Planned] = collections.deque()  # in the order of delivery
         self.shards = shards
+        self._is_cut_off = False  # the position stays where it is
         self._progress, self._collated = progress, collated
         self._leaves_out = leaves_out and shards is None
         self._exhausted = False
@@ -132,7 +133,7 @@ class BatchBook:
         """The batch to deliver next, if batches are delivered in order; None if the epoch is over."""
         if self.under_way:
             return self.under_way[0]
-        self._progress.finished |= self._exhausted
+        self._progress.finished |= self._exhausted and not self._is_cut_off
         return None
 
     def is_behind_end(self, planned: Planned) -> bool:
@@ -143,8 +144,8 @@ class BatchBook:
         self.under_way.remove(planned)
 
     # ---- how loading ended ----------------------------------------------------------------------------------------
-    # Call took() or gave_up() first, then plan() the batch that takes its place, and then count(), whose record names the next
-    # batch's shard.
+    # Call took(), gave_up() or cut_off() first, then plan() the batch that takes its place, and then count(), whose record names
+    # the next batch's shard.
 
     def took(self, planned: Planned, over: bool, state: Any) -> None:
         """Call when the batch was loaded.
@@ -165,9 +166,16 @@ class BatchBook:
         if self.shards is not None:
             self.shards.delivered[planned.shard] += 1
 
+    def cut_off(self, planned: Planned) -> None:
+        """Call when all workers have ended without a result for the batch: a resumed loader begins with it, whatever is counted later."""
+        self.under_way.remove(planned)
+        self._is_cut_off = True
+
     def count(self, planned: Planned) -> None:
         """Call when the batch or its error was delivered, or all of its samples were left out: a resumed loader continues after
         the batch."""
+        if self._is_cut_off:
+            return
         self._progress.delivered(self._samples(planned.index))
         self._progress.finished = self._exhausted and not self.under_way
         if self.shards is not None:

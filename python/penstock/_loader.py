@@ -226,10 +226,13 @@ class Pass(Ahead):
                 data, raised, over, state, *_ = self._loaded(planned)
             except Interrupted as caught:
                 interrupted = caught
-            except BaseException:
+            except BaseException as failed:
                 self._raised = True
                 self._jobs.of.pop(planned, None)
-                book.gave_up(planned)
+                if isinstance(failed, (stopped_error, workers_exhausted_error)):
+                    book.cut_off(planned)
+                else:
+                    book.gave_up(planned)
                 try:
                     self._load_next()
                 finally:

@@ -150,6 +150,18 @@ class BatchBookTest(PackageTest):
                 self.assertEqual(world.progress.shards["given"] if world.progress.shards else [0] * len(lengths),
                                  [len([1 for of, _ in world.seen if of == shard]) for shard in range(len(lengths))], where)
 
+    def test_a_batch_that_was_cut_off_stays_the_next_one_whatever_follows(self):
+        book = BatchBook(progress := Progress(), True, False)
+        first, second, third = (book.plan([2 * number, 2 * number + 1]) for number in range(3))
+        book.exhaust()
+        book.took(first, False, None)
+        book.count(first)
+        book.cut_off(second)
+        book.took(third, False, None)
+        book.count(third)
+        self.assertIsNone(book.next())
+        self.assertEqual((progress.samples, progress.batches, progress.finished), (2, 1, False))
+
     def test_shards_that_have_ended_lose_their_turn_and_all_others_keep_their_turns(self):
         shards = Shards(3)
         self.assertEqual([shards.plan() for _ in range(4)], [(0, 0), (1, 0), (2, 0), (0, 1)])

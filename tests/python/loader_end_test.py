@@ -110,6 +110,31 @@ class LoaderEndTest(LoaderCase):
         self.assertGreater(raised, 0)
         self.assertEqual(delivered + raised, 10)
 
+    def test_a_batch_that_a_stop_cuts_off_is_not_done_and_a_resumed_loader_begins_with_it(self):
+        for length in (12, 40):  # all batches are in progress, or only some
+            def wait(index):
+                if index >= 8 and not resumed:
+                    threading.Event().wait()
+                return index
+            resumed = []
+            loader = DataLoader(Values(wait, length), batch_size=4, num_workers=1)
+            batches = iter(loader)
+            seen = [index for _ in range(2) for index in next(batches).tolist()]
+            pool = loader._workers.pool
+            pool._core.stop(0)
+            while True:
+                try:
+                    next(batches)
+                except penstock.stopped_error:
+                    pass
+                except StopIteration:
+                    break
+            self.assertEqual([pool.status()[name] for name in ("batches_delivered", "batches_done", "samples_done")], [2, 2, 8])
+            resumed.append(True)
+            again = DataLoader(Values(wait, length), batch_size=4, num_workers=1)
+            again.load_state_dict(loader.state_dict())
+            self.assertEqual(seen + [index for batch in again for index in batch.tolist()], list(range(length)))
+
     def test_a_consumer_that_waits_for_a_batch_gets_stopped_error_when_the_loader_is_stopped(self):
         us = "process %d \\(" % os.getpid()
         for length, who in ((2, "the program$"), (40, "`penstock stop` from " + us)):  # all batches are in progress, or only some
