@@ -116,6 +116,18 @@ TEST_CASE("a program that cannot end after the third request is given up and say
   }
 }
 
+TEST_CASE("only after Ctrl-C does a program ask for another press") {
+  for (const auto& [signal, line] : {std::pair{SIGINT, "stopping: workers finish their sample (press again to stop at once)\n"},
+                                     std::pair{SIGTERM, "stopping: workers finish their sample (send SIGTERM again to stop at once)\n"}}) {
+    const ended_program program = ended([signal = signal] {
+      stop_signals signals;
+      ask_three_times(signals, signal);
+      return 0;
+    });
+    CHECK(program.said.starts_with(line));
+  }
+}
+
 TEST_CASE("a program that no longer listens is given up after the third request, too") {
   const ended_program program = ended([] {
     stop_signals signals(10ms);

@@ -42,6 +42,14 @@ std::string in_words(const siginfo_t& from) {
   return fmt::format("{} from {}", name, process_in_words(from.si_pid));
 }
 
+/// "stopping (press again to stop at once)": presses are for Ctrl-C, and other signals are sent.
+std::string first_words(const stop_words& said, int signal) {
+  if (said.again.empty()) return said.first;
+  // A hang-up is a first request only.
+  const std::string how = signal == SIGINT ? "press again" : signal == SIGTERM ? "send SIGTERM again" : "send SIGTERM";
+  return fmt::format("{} ({} to {})", said.first, how, said.again);
+}
+
 sigset_t watched() {
   sigset_t set;
   ::sigemptyset(&set);
@@ -99,7 +107,7 @@ void stop_signals::run(const std::function<void(int)>& stop, const stop_words& s
         if (times == 1) received_ = signal;
         asked_by_ = in_words(from);
         stop(times);
-        if (times < last_request) say_if_read(times == 1 ? said.first : "stopping at once");
+        if (times < last_request) say_if_read(times == 1 ? first_words(said, signal) : "stopping at once");
       }
     }
     if (times < last_request) continue;

@@ -57,7 +57,7 @@ int hosts_elsewhere(const host_options& o) {
   stop_signals signals;  // must exist before any thread starts
   auto made = hosts_by_ssh::start({o.on, o.command_there, arguments_there(o), std::move(secret)});
   if (!made) return refuse_with(made.error().code == errc::config ? exit_config : exit_failed, made.error(), o.json);
-  signals.listen([&](int times) { (*made)->leave(times > 1); }, {"leaving: hosts finish their batches (press again to stop at once)"});
+  signals.listen([&](int times) { (*made)->leave(times > 1); }, {.first = "leaving: hosts finish their batches"});
   const int code = (*made)->run();
   signals.ignore();
   if (o.json) print_json("penstock.host/1", {{"outcome", signals.received() != 0 ? "left" : "session_over"}, {"exit", code}});
@@ -88,8 +88,7 @@ int host(host_options o) {
   stop_signals signals;  // must exist before any thread starts
   auto made = hosts::loader_host::open(o.settings);
   if (!made) return refuse_with(made.error().code == errc::io ? exit_failed : exit_config, made.error(), o.json);
-  signals.listen([&](int times) { (*made)->leave(times > 1); },
-                 {"leaving: workers finish their batches (press again to stop at once)"});
+  signals.listen([&](int times) { (*made)->leave(times > 1); }, {.first = "leaving: workers finish their batches"});
   const auto done = (*made)->run();
   signals.ignore();
   if (!done) return refuse_with(done.error().code == errc::io ? exit_failed : exit_config, done.error(), o.json);

@@ -114,10 +114,8 @@ map_result run_on(Pool& pool, const map_options& o, map_run& run, line_source& i
         run.hurry(patience);
         pool.stop(patience, signals.asked_by());
       },
-      {o.journal.empty() ? "stopping: cancelling running jobs (press again to stop at once)"
-                         : "stopping: cancelling running jobs; the journal has the finished ones (press again "
-                           "to stop at once)",
-       [has_journal = !o.journal.empty()] {
+      {.first = fmt::format("stopping: cancelling running jobs{}", o.journal.empty() ? "" : "; the journal has the finished ones"),
+       .left_behind = [has_journal = !o.journal.empty()] {
          return has_journal ? "the output is incomplete; the journal has the finished jobs" : "the output is incomplete";
        }});
   map_result made;

@@ -260,9 +260,9 @@ int launch(launch_options o) {
     process::io_thread io;
     launch_run run(io, *work);
     signals.listen([&](int times) { run.stop(signals.received(), times > 1); },
-                   {fmt::format("stopping: passing the signal on to {} (press again to kill them)",
-                                counted(work->places.size(), "rank")),
-                    [file = work->state_file] { return file ? file->left_behind() : "without --state, no position is kept"; }});
+                   {.first = fmt::format("stopping: passing the signal on to {}", counted(work->places.size(), "rank")),
+                    .again = "kill them",
+                    .left_behind = [file = work->state_file] { return file ? file->left_behind() : "without --state, no position is kept"; }});
     made = run.run();
     signals.ignore();
   }

@@ -161,7 +161,7 @@ int serve(const metrics_options& o, ended_sessions_reader& reader, stop_signals&
   } else {
     say(address);
   }
-  signals.listen([&io](int) { io.stop(); }, {"stopping"});
+  signals.listen([&io](int) { io.stop(); }, {.first = "stopping", .again = ""});
   const auto stays = boost::asio::make_work_guard(io);
   io.run();
   signals.ignore();
