@@ -14,7 +14,7 @@ constexpr std::size_t line_cost = sizeof(log_line);
 
 void log_store::close(place& p) {
   if (!std::exchange(p.running, false)) return;
-  p.previous = std::exchange(p.current, {});
+  if (pages ended = std::exchange(p.current, {}); !ended.lines.empty()) p.previous = std::move(ended);
 }
 
 void log_store::begin(const std::string& source, std::uint32_t) {

@@ -1,6 +1,6 @@
 // The lines that the session's processes wrote to stdout and stderr, for `penstock logs`. Also limits the
 // rate at which they go to the session's own log. Bounded, even in a flood: sources x 2 processes (the
-// running one and its predecessor) x kept_bytes. Thread-safe, never blocks.
+// running one and the last one before it that wrote anything) x kept_bytes. Thread-safe, never blocks.
 #pragma once
 
 #include "runtime/base/clock.hpp"
@@ -28,7 +28,7 @@ struct log_line {
 
 struct log_query {
   std::string source;               ///< empty: all sources
-  bool previous = false;            ///< the predecessor's lines, not the running process's
+  bool previous = false;            ///< the lines of the last earlier process that wrote any, not the running process's
   std::optional<std::size_t> tail;  ///< only this many of the last lines
   /// To continue after an earlier answer: the `seen` of that answer. Empty: from the beginning.
   std::optional<std::map<std::string, std::uint64_t>> after;
@@ -55,12 +55,12 @@ class log_store {
     std::uint64_t dropped = 0;
   };
 
-  /// A process starts in this place, so its predecessor's lines become `previous`.
+  /// A process starts in this place, so its predecessor's lines become `previous`, if it wrote any.
   void begin(const std::string& source, std::uint32_t incarnation);
   void wrote(const std::string& source, std::uint32_t incarnation, std::string_view text, std::int64_t unix_ms);
   /// Whether the next line of this source goes to the session's own log. Counts each call as one line.
   passage pass(const std::string& source, steady_time now);
-  /// The process is gone, so its lines become `previous`. Returns how many lines at the end of its output did
+  /// The process is gone, so its lines, if any, become `previous`. Returns how many lines at the end of its output did
   /// not go to the session's log.
   std::uint64_t ended(const std::string& source);
 

@@ -38,6 +38,20 @@ TEST_CASE("a place shows its process's output and, separately, the output of the
   CHECK(previous.lines.front().unix_ms == 5);
 }
 
+TEST_CASE("a process that writes nothing does not displace the output of an earlier one") {
+  log_store book;
+  book.begin("worker/0", 1);
+  book.wrote("worker/0", 1, "stack", 0);
+  book.ended("worker/0");
+  book.begin("worker/0", 2);
+  book.ended("worker/0");
+  CHECK(texts(book.read({"worker/0", false, {}, {}})) == strings{"stack"});
+  book.begin("worker/0", 3);
+  const auto previous = book.read({"worker/0", true, {}, {}});
+  CHECK(texts(previous) == strings{"stack"});
+  CHECK(previous.lines.front().incarnation == 1);
+}
+
 TEST_CASE("lines of several places are in the order in which they were written") {
   log_store book;
   book.begin("worker/0", 1);

@@ -107,7 +107,7 @@ void follow(const std::filesystem::path& socket, json question, json seen, log_p
 /// How many lines of the predecessor to show if the current process has written nothing.
 constexpr std::uint32_t previous_lines = 20;
 
-/// Called if the current process has written nothing yet: shows the last output of its predecessor, which may say why it died.
+/// Called if the current process has written nothing yet: shows the last output of an earlier one, which may say why it died.
 bool show_predecessor(const log_options& o, const std::filesystem::path& socket, json question, const log_style& how) {
   question["previous"] = true;
   question["tail"] = o.tail.value_or(previous_lines);
@@ -115,7 +115,7 @@ bool show_predecessor(const log_options& o, const std::filesystem::path& socket,
   if (!answer || !answer->value("ok", false)) return false;
   const json& lines = answer->at("result").at("lines");
   if (lines.empty()) return false;
-  say(fmt::format("no output yet from the current process; its predecessor's last lines (penstock logs {} --previous{}):",
+  say(fmt::format("no output yet from the current process; the last lines of an earlier one (penstock logs {} --previous{}):",
                   printable(o.target), choice_in_words(o.choice)));
   log_printer printer(how);
   for (const json& line : lines) printer.tell(line);
