@@ -175,17 +175,38 @@ void note_process_end(int pid, std::chrono::system_clock::time_point begun, std:
 }
 
 std::size_t prune_records() {
+  struct same_name {
+    std::vector<found_record> records;  // newest first
+    std::uint64_t bytes = 0;
+  };
   std::size_t removed = 0;
-  std::size_t kept = 0;
+  std::size_t count = 0;
   std::uint64_t bytes = 0;
-  std::map<std::string, std::size_t> of_name;
-  for (const found_record& r : find_records()) {
+  std::map<std::string, same_name> names;
+  for (found_record& r : find_records()) {
     if (r.live) continue;
-    ++kept;
+    ++count;
     bytes += r.bytes;
-    const bool stays =
-        ++of_name[r.session] <= records_kept_of_a_name && kept <= records_kept && bytes <= records_bytes_kept;
-    if (!stays && ::unlink(r.path.c_str()) == 0) ++removed;
+    same_name& of = names[r.session];
+    of.bytes += r.bytes;
+    of.records.push_back(std::move(r));
+  }
+  while (count > records_kept || bytes > records_bytes_kept) {
+    const bool too_many = count > records_kept;
+    const auto most = std::ranges::max_element(names, [too_many](const auto& one, const auto& other) {
+      const auto amount = [too_many](const same_name& of) { return too_many ? of.records.size() : of.bytes; };
+      const std::uint64_t a = amount(one.second);
+      const std::uint64_t b = amount(other.second);
+      return a != b ? a < b : time_in(one.second.records.back()) > time_in(other.second.records.back());
+    });
+    same_name& of = most->second;
+    const found_record& oldest = of.records.back();
+    if (::unlink(oldest.path.c_str()) == 0) ++removed;
+    --count;
+    bytes -= oldest.bytes;
+    of.bytes -= oldest.bytes;
+    of.records.pop_back();
+    if (of.records.empty()) names.erase(most);
   }
   // Processes that were killed while creating a record leave these files.
   std::error_code ignored;

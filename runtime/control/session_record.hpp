@@ -21,8 +21,7 @@ namespace penstock::control {
 
 /// A record that grows beyond this is rewritten from what the session still knows: at most half as large.
 inline constexpr std::size_t record_bytes_max = std::size_t{4} << 20U;
-/// How many prune_records() keeps, newest first: per name, in total, and in bytes.
-inline constexpr std::size_t records_kept_of_a_name = 8;
+/// How many prune_records() keeps, and how many bytes.
 inline constexpr std::size_t records_kept = 64;
 inline constexpr std::uint64_t records_bytes_kept = std::uint64_t{64} << 20U;
 
@@ -81,7 +80,8 @@ struct found_record {
 /// records. Skips records that cannot be written.
 void note_process_end(int pid, std::chrono::system_clock::time_point begun, std::string_view how);
 
-/// Removes the oldest records of ended sessions beyond the limits. Returns how many.
+/// Removes records of ended sessions beyond the limits: each time the oldest of the name that has most of what is too much, records or bytes.
+/// So many short sessions of one name do not displace the few of another. Returns how many.
 std::size_t prune_records();
 
 }  // namespace penstock::control

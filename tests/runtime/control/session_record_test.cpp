@@ -132,17 +132,30 @@ TEST_CASE("records are listed from the newest to the oldest, whatever their name
   CHECK(order == "abc");
 }
 
-TEST_CASE("only the newest records per name are kept, and only the newest of all") {
+TEST_CASE("many records of one name displace each other, the oldest first, and not those of other names") {
   const runtime_folder here;
-  for (std::size_t i = 0; i < records_kept_of_a_name + 3; ++i) leave("photos", start + i * 1s);
-  leave("other", start);
-  CHECK(prune_records() == 3);
-  CHECK(find_records().size() == records_kept_of_a_name + 1);
-  CHECK(find_records().front().id.starts_with("photos@20261124T183354.123"));
-  for (std::size_t i = 0; i < records_kept; ++i) leave("pool" + std::to_string(i), start + 1min);
-  prune_records();
+  for (std::size_t i = 0; i < records_kept + 3; ++i) leave("photos", start + i * 1s);
+  leave("other", start - 1h);
+  CHECK(prune_records() == 4);
   CHECK(find_records().size() == records_kept);
+  CHECK(find_records().front().id.starts_with("photos@20261124T183450.123"));
+  CHECK(find_records().back().session == "other");
+}
+
+TEST_CASE("among names with as many records, the oldest record is removed") {
+  const runtime_folder here;
+  leave("photos", start);
+  for (std::size_t i = 0; i < records_kept; ++i) leave("pool" + std::to_string(i), start + 1min);
+  CHECK(prune_records() == 1);
   for (const found_record& r : find_records()) CHECK(r.session.starts_with("pool"));
+}
+
+TEST_CASE("large records of one name make room for each other, and not for small ones of another name") {
+  const runtime_folder here;
+  leave("small", start - 1h);
+  for (int i = 0; i < 4; ++i) leave("large", start + i * 1s, std::string(records_bytes_kept / 3, 'x'));
+  CHECK(prune_records() == 2);
+  CHECK(find_records().back().session == "small");
 }
 
 TEST_CASE("large records make room for newer ones") {
