@@ -37,9 +37,8 @@ std::string as_line(const quarantine_entry& entry) {
   return j.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
-std::optional<quarantine_entry> entry_of(std::string_view line) {
-  const json j = json::parse(line, nullptr, false);
-  if (j.is_discarded() || !j.is_object() || j.value("schema", json()) != schema) return std::nullopt;
+std::optional<quarantine_entry> entry_of(const json& j) {
+  if (!j.is_object() || j.value("schema", json()) != schema) return std::nullopt;
   const json fingerprint = j.value("fingerprint", json());
   const json sample = j.value("sample", json());
   if (!fingerprint.is_string() || !sample.is_number_unsigned()) return std::nullopt;
@@ -92,12 +91,18 @@ result<std::string> content_of(const std::filesystem::path& file) {
   }
 }
 
+/// A data loader's entry for a sample whose index is not a number. Only the loader uses it.
+bool is_entry_of_loader(const json& j) {
+  return j.is_object() && j.contains("index") && j.contains("dataset");
+}
+
 }  // namespace
 
 result<quarantine_list> read_quarantine(const std::filesystem::path& file) {
   auto text = content_of(file);
   if (!text) return tl::unexpected(std::move(text.error()));
   quarantine_list list;
+  bool is_quarantine = false;
   std::string_view rest = *text;
   for (std::size_t number = 1; !rest.empty(); ++number) {
     const std::size_t end = rest.find('\n');
@@ -105,7 +110,9 @@ result<quarantine_list> read_quarantine(const std::filesystem::path& file) {
     const std::string_view line = rest.substr(0, end);
     rest.remove_prefix(end + 1);
     if (line.empty()) continue;
-    auto entry = entry_of(line);
+    const json parsed = json::parse(line, nullptr, false);
+    auto entry = entry_of(parsed);
+    is_quarantine |= entry || is_entry_of_loader(parsed);
     if (!entry) {
       list.notices.push_back(
           fmt::format("{}:{}: not a quarantine entry; skipping it", printable(file.string()), number));
@@ -116,6 +123,8 @@ result<quarantine_list> read_quarantine(const std::filesystem::path& file) {
     });
     if (!entry->released) list.entries.push_back(std::move(*entry));
   }
+  if (!list.notices.empty() && !is_quarantine)
+    return refuse(errc::io, "'{}' is not a quarantine file: none of its lines is an entry", printable(file.string()));
   return list;
 }
 

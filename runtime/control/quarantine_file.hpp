@@ -29,7 +29,7 @@ struct quarantine_list {
 };
 
 /// A missing file is an empty list. Ignores a last line without a line end, which a crash cut off. Refuses
-/// (errc::io) a file that is not regular or cannot be read. Waits for the disk.
+/// (errc::io) a file that is not regular or cannot be read, and one that has lines but no entry. Waits for the disk.
 result<quarantine_list> read_quarantine(const std::filesystem::path& file);
 
 /// Appends one line and waits until the line is on disk, together with the name of a new file. First waits

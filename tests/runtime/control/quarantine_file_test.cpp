@@ -85,6 +85,17 @@ TEST_CASE("a missing quarantine file counts as empty, and an unreadable or unwri
   CHECK(written.error().message.find("missing") != std::string::npos);
 }
 
+TEST_CASE("a file in which no line is an entry is not a quarantine file") {
+  const folder place;
+  append_text(place.file(), "[dataset]\n{\"schema\":\"penstock.event/1\"}\n");
+  const auto refused = read_quarantine(place.file());
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().message == "'" + place.file().string() + "' is not a quarantine file: none of its lines is an entry");
+  append_text(place.file(), R"({"index": "cats/tom.jpg", "causes": ["hang"], "dataset": "abc"})"
+                            "\n");
+  CHECK(read_quarantine(place.file()).value().entries.empty());
+}
+
 TEST_CASE("a line cut off by a crash affects neither reading nor the next line") {
   const folder place;
   REQUIRE(append_quarantine(place.file(), entry("abc", 1)));
@@ -100,7 +111,8 @@ TEST_CASE("a line cut off by a crash affects neither reading nor the next line")
 TEST_CASE("lines that are not entries are skipped and named") {
   const folder place;
   append_text(place.file(), "hello\n[1]\n{}\n{\"schema\":\"penstock.quarantine/1\",\"sample\":-1}\n\n");
+  REQUIRE(append_quarantine(place.file(), entry("abc", 17)));
   const auto list = read_quarantine(place.file()).value();
-  CHECK(list.entries.empty());
+  CHECK(list.entries.size() == 1);
   CHECK(list.notices.size() == 4);
 }
