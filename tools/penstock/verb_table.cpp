@@ -89,6 +89,18 @@ std::string wrong_word(std::string_view why) {
                      near.empty() ? "" : fmt::format("; did you mean '{}'?", near));
 }
 
+/// CLI11 counts values: "--workers: At Most 1 required but received 2", "--command: 1 required COMMAND missing". Empty: the text is about
+/// something else.
+std::string wrong_number_of_values(const CLI::App& verb, const std::string& why) {
+  const std::string name = why.substr(0, why.find(": "));
+  const CLI::Option* const option = verb.get_option_no_throw(name);
+  if (option == nullptr) return {};
+  constexpr std::string_view count = " required but received ";
+  if (const std::size_t at = why.find(count); at != std::string::npos)
+    return fmt::format("{} is given {} times, but only once is allowed", name, why.substr(at + count.size()));
+  return fmt::format("{0} needs a value: {0} {1}", name, value_of(*option));
+}
+
 /// A required option that is missing: "--out PNG is missing: the output file".
 std::string missing_option(const CLI::App& verb) {
   for (const CLI::Option* o : verb.get_options()) {
@@ -243,6 +255,7 @@ int verb_table::tell_usage_error(const CLI::ParseError& e, const std::vector<std
     if (better.empty() && e.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError))
       better = unexpected_words(app_, *verb);
     if (better.empty() && e.get_exit_code() == static_cast<int>(CLI::ExitCodes::ValidationError)) better = wrong_word(why);
+    if (better.empty() && e.get_exit_code() == static_cast<int>(CLI::ExitCodes::ArgumentMismatch)) better = wrong_number_of_values(*verb->parser, why);
     if (!better.empty()) why = better;
   } else if (!word.empty()) {
     why = no_such_verb(*this, word);
