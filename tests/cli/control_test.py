@@ -66,7 +66,7 @@ class ControlTest(PenstockTest):
         self.assertRegex(death["reason"], r"^sent by another process or by its own code, not by the session; (no OOM kill was|OOM kills are not) counted")
         self.assertIn("ended: SIGKILL (%s)" % death["reason"], self.penstock("events")[1])
         self.assertIn(death["reason"], self.penstock("deaths")[1])
-        self.assertRegex(self.penstock("status")[1], r"SIGKILL, sent by another process or by its own code(; was loading \d+)?\n")
+        self.assertRegex(self.penstock("status")[1], r"SIGKILL, sent by another process or by its own code(; was loading sample \d+)?\n")
         victim = next(w["id"] for w in self.status()["workers"] if w["last_death"])
         for verb in ("status", "deaths"):
             self.assertIn("next: penstock describe worker/%d" % victim, self.penstock(verb)[2])

@@ -113,7 +113,7 @@ TEST_CASE("after a death the hint names the logs only if the dead process can ha
   CHECK(hint(worker) == "penstock deaths --stacks");
   CHECK(cli::hint_after_deaths(nlohmann::ordered_json::array({telemetry::as_json(worker)}), true).empty());
   owner_death_report owner;
-  owner.cause = death_cause::stopped;
+  owner.cause = death_cause::heartbeat;
   owner.signal = "SIGKILL";
   CHECK(hint(owner) == "penstock describe gpu");
   owner.last_words = "allocating the buffers\nout of memory";
@@ -297,7 +297,7 @@ TEST_CASE("a sample that was being loaded when another process killed the worker
   session_status s = status_with(std::nullopt);
   s.workers.resize(1);
   s.workers[0].last_death = d;
-  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find("  SIGKILL, sent by another process or by its own code; was loading 17385\n") !=
+  CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find("  SIGKILL, sent by another process or by its own code; was loading sample 17385\n") !=
         std::string::npos);
   auto listed = nlohmann::ordered_json::array({telemetry::as_json(d)});
   std::string text = cli::deaths_for_people(listed, work_kind::samples, 0);
@@ -1027,7 +1027,7 @@ TEST_CASE("the hint after status names the process that delays a stop, and other
   CHECK(cli::hint_after_status(telemetry::as_json(s)) == "penstock deaths --stacks");
 }
 
-TEST_CASE("requested restarts and drains do not count as deaths, but a process killed at a stop does") {
+TEST_CASE("requested restarts and drains are listed as ordered and not counted, but a process killed at a stop is a death") {
   death_report asked;
   asked.cause = death_cause::stopped;
   death_report late = asked;
@@ -1036,8 +1036,12 @@ TEST_CASE("requested restarts and drains do not count as deaths, but a process k
   crashed.cause = death_cause::signal;
   const nlohmann::ordered_json all{telemetry::as_json(asked), telemetry::as_json(late), telemetry::as_json(crashed), telemetry::as_json(crashed)};
   CHECK(cli::deaths_by_cause(all) == nlohmann::ordered_json{{"stopped", 1}, {"signal", 2}});
-  CHECK(cli::all_deaths({{"deaths", all}}).size() == 3);
-  CHECK(cli::all_deaths({{"deaths", nlohmann::ordered_json::array({all[0]})}}).empty());
+  const std::string listed = cli::deaths_for_people(cli::all_deaths({{"deaths", all}}), work_kind::batches, 0);
+  CHECK(std::ranges::count(listed, '\n') == 5);
+  CHECK(listed.find("  stopped (ordered)  ") != std::string::npos);
+  CHECK(listed.find("  killed at stop  ") != std::string::npos);
+  CHECK(cli::hint_after_deaths(nlohmann::ordered_json::array({all[3], all[0]})) == cli::look_into(all[3]));
+  CHECK(cli::hint_after_deaths(nlohmann::ordered_json::array({all[0]})).empty());
   CHECK(cli::is_unexpected_death(all[2]));
   CHECK_FALSE(cli::is_unexpected_death(all[0]));
   CHECK(all[0].at("on_request") == true);

@@ -100,7 +100,7 @@ class SiteTest(unittest.TestCase):
             subprocess.run([os.path.join(TOP, "tools", "pictures"), "--bin", PROGRAMS, "--out", out, "killed-status"], check=True)
             with open(os.path.join(out, "killed-status.svg"), encoding="utf-8") as file:
                 picture = file.read()
-            self.assertRegex(picture, r"SIGSEGV, sent by process \d+; was loading \d+")
+            self.assertRegex(picture, r"SIGSEGV, sent by process \d+; was loading sample \d+")
             self.assertRegex(picture, r"class-\d/\d+\.jpg")
             self.assertNotIn(tempfile.gettempdir(), picture)
 

@@ -38,6 +38,7 @@ std::string ending_of(const json& d) {
   if (was_killed_at_stop(d)) return "killed at stop";
   if (cause == "host") return "lost with its host";
   if (cause == "exit") return "exit " + text_of(d.at("code"));
+  if (ended_as_asked(d)) return "stopped (ordered)";
   return cause == "signal" ? text_of(d.at("signal")) : cause;
 }
 
@@ -120,9 +121,7 @@ std::string look_into(const json& death) {
 json all_deaths(const json& answer) {
   json all = json::array();
   for (const json& list : {answer.at("deaths"), answer.value("owner_deaths", json::array())}) {
-    for (const json& d : list) {
-      if (!ended_as_asked(d)) all.push_back(d);
-    }
+    for (const json& d : list) all.push_back(d);
   }
   std::stable_sort(all.begin(), all.end(), [](const json& one, const json& other) {
     return one.at("time").get<std::string>() < other.at("time").get<std::string>();
@@ -131,7 +130,8 @@ json all_deaths(const json& answer) {
 }
 
 std::string hint_after_deaths(const json& deaths, bool has_stacks) {
-  const std::string next = deaths.empty() ? "" : look_into(deaths.back());
+  const auto last = std::find_if_not(deaths.rbegin(), deaths.rend(), ended_as_asked);
+  const std::string next = last == deaths.rend() ? "" : look_into(*last);
   return has_stacks && next == "penstock deaths --stacks" ? "" : next;
 }
 
@@ -144,7 +144,7 @@ std::string work_at_death(const json& d, work_kind kind) {
   const auto known = [&d](const char* key) { return !d.value(key, json()).is_null(); };
   if (kind == work_kind::batches) return known("work") ? doing_in_words(text_of(d.at("work"))) : "";
   if (kind == work_kind::jobs) return known("job") ? "running job " + text_of(d.at("job")) : "";
-  return known("sample") ? "loading " + text_of(d.at("sample")) : "";
+  return known("sample") ? "loading sample " + text_of(d.at("sample")) : "";
 }
 
 std::string death_in_a_cell(const json& d, work_kind kind) {

@@ -13,7 +13,7 @@
 
 namespace penstock::cli {
 
-/// "SIGSEGV", "exit 3", "hang": how a process ended.
+/// "SIGSEGV", "exit 3", "hang", "stopped (ordered)": how a process ended.
 [[nodiscard]] std::string ending_of(const nlohmann::ordered_json& death);
 /// Why the session killed the process, or the last line of a GPU owner's output; empty if neither is known.
 [[nodiscard]] std::string reason_of_death(const nlohmann::ordered_json& death);
@@ -22,9 +22,9 @@ namespace penstock::cli {
 /// have raised the signal, or the session ended the process. With a sender,
 /// no text may say that the work in hand caused the death.
 [[nodiscard]] std::string sender_of(const nlohmann::ordered_json& death);
-/// "loading 17385", "running job 7", "running collate_fn, with the samples [4, 5]"; empty if it did nothing.
+/// "loading sample 17385", "running job 7", "running collate_fn, with the samples [4, 5]"; empty if it did nothing.
 [[nodiscard]] std::string work_at_death(const nlohmann::ordered_json& death, work_kind kind);
-/// "SIGSEGV on 17385", or "SIGKILL, sent by another process or by its own code; was loading 17385".
+/// "SIGSEGV on 17385", or "SIGKILL, sent by another process or by its own code; was loading sample 17385".
 [[nodiscard]] std::string death_in_a_cell(const nlohmann::ordered_json& death, work_kind kind);
 /// Whether the process was killed because it had not stopped in time.
 [[nodiscard]] bool was_killed_at_stop(const nlohmann::ordered_json& death);
@@ -33,8 +33,7 @@ namespace penstock::cli {
 /// Whether neither an operator, the program nor a limit ordered this death.
 [[nodiscard]] bool is_unexpected_death(const nlohmann::ordered_json& death);
 
-/// The deaths in an answer to "deaths" as one list of workers and GPU owners, oldest first. The answer also contains processes that ended
-/// on request.
+/// The deaths in an answer to "deaths" as one list of workers and GPU owners, oldest first, with processes that ended on request.
 [[nodiscard]] nlohmann::ordered_json all_deaths(const nlohmann::ordered_json& answer);
 /// {"signal": 2, "hang": 1}. Processes that were restarted or drained on request are not among them (rule D24).
 [[nodiscard]] nlohmann::ordered_json deaths_by_cause(const nlohmann::ordered_json& deaths);
