@@ -1072,6 +1072,23 @@ TEST_CASE("a data loader shows the progress of its pass and when that will end")
   CHECK(cli::progress_of_jobs(status) == "75 batches, 36 % of epoch 2");
 }
 
+TEST_CASE("the position of a session names a total only if there is one") {
+  session_status s = status_with(std::nullopt);
+  s.epoch = 5;
+  s.samples_delivered = 20464;
+  CHECK(cli::position_of(telemetry::as_json(s)) == "epoch 5, 20464 samples delivered");
+  s.samples_expected = 100000;
+  CHECK(cli::position_of(telemetry::as_json(s)) == "epoch 5, 20464 of 100000 samples delivered");
+  s.samples_expected = 0;
+  s.jobs.emplace();
+  CHECK(cli::position_of(telemetry::as_json(s)) == "0 of 0 jobs");
+  s.jobs->of_batches = true;
+  CHECK(cli::position_of(telemetry::as_json(s)) == "epoch 5, 20464 samples delivered");
+  s.batches_done = 4;
+  s.batches_expected = 10;
+  CHECK(cli::position_of(telemetry::as_json(s)) == "epoch 5, 4 of 10 batches delivered");
+}
+
 TEST_CASE("why names what is awaited now, and when that becomes a stall") {
   nlohmann::ordered_json why = why_of_two_workers();
   why["now"] = {{"seconds", 3.2}, {"waits_for", "worker/1, which has been loading sample 37 for 3.2 s"}, {"worker", 1}, {"verdict_after_seconds", 5}};

@@ -3,6 +3,7 @@
 
 #include "tools/penstock/watch/event_times.hpp"
 #include "tools/penstock/watch/latest_event.hpp"
+#include "tools/penstock/watch/status_words.hpp"
 
 #include <catch2/catch_test_macros.hpp>
 #include <nlohmann/json.hpp>
@@ -164,18 +165,37 @@ TEST_CASE("top shows what limits a running session, in the words of `why`") {
   CHECK_FALSE(shows());  // the line above says what the stream waits for
 }
 
-TEST_CASE("a long limit is wrapped if lines are free below the workers, and cut if workers need them") {
-  const std::string advice = "Use more workers, or do less work for each sample.";
-  const auto shows = [&](std::size_t workers) {
-    json now = look(10, 100, workers);
-    now.at("status")["verdict"] = "Decoding limits you: 2 workers used a core for 98 % of their time. " + advice;
-    const auto screen = top_screen({now, now, now}, "", {110, 24}, 0, false);
+TEST_CASE("a long limit is wrapped on any screen that leaves half of its lines to the workers") {
+  const std::string verdict = "Decoding limits you: 2 workers used a core for 98 % of their time. Use more workers, or do less work for each sample.";
+  for (const std::size_t columns : {60U, 110U}) {
+    json now = look(10, 100, 40);
+    now.at("status")["verdict"] = verdict;
+    const auto screen = top_screen({now, now, now}, "", {columns, 24}, 0, false);
     CHECK(screen.size() == 24);
-    CHECK(workers_of(screen).size() == workers);
-    return has(screen, "for each sample.");
-  };
-  CHECK(shows(rows_for_workers({110, 24}) - 1));
-  CHECK_FALSE(shows(rows_for_workers({110, 24})));
+    CHECK(has(screen, "for each sample."));
+    CHECK(workers_of(screen).size() == rows_for_workers({columns, 24}, more_lines(now, {columns, 24})));
+    CHECK(workers_of(top_screen({now, now, now}, "", {columns, 24}, 1000, false)).back() == "worker/39");
+  }
+  json now = look(10, 100, 40);
+  now.at("status")["verdict"] = verdict;
+  const auto low = top_screen({now, now, now}, "", {60, 16}, 0, false);
+  CHECK(low.size() == 16);
+  CHECK(workers_of(low).size() == rows_for_workers({60, 16}));
+  CHECK_FALSE(has(low, "for each sample."));
+}
+
+TEST_CASE("the bar is full at 100 % only, and the time left is that of `status`") {
+  json now = look(1, 97, 1);
+  json& s = now.at("status");
+  s["samples_delivered"] = 97;
+  s["samples_done"] = 97;
+  s["samples_expected"] = 100;
+  s["eta_seconds"] = 9840.0;
+  const auto screen = top_screen({now, now, now}, "", {100, 24}, 0, false);
+  CHECK(has(screen, "progress [###############.]  97 %  2 h 44 m left"));
+  CHECK(time_left_of(s) == "2 h 44 m left");
+  s["samples_done"] = 100;
+  CHECK(has(top_screen({now, now, now}, "", {100, 24}, 0, false), "progress [################] 100 %"));
 }
 
 TEST_CASE("the progress of a resumed stream counts what was delivered before") {
@@ -229,7 +249,7 @@ TEST_CASE("on 24 lines hosts leave room for the workers, and many hosts are summ
   CHECK(std::ranges::all_of(screen, [](const std::string& line) { return line.size() <= 80; }));
   CHECK(has(screen, "49 other hosts: 0/0 workers, 490 samples/s, 46.7 MiB/s"));
   CHECK(std::ranges::count_if(screen, [](const std::string& line) { return line.starts_with("loader-"); }) == 1);
-  const std::size_t lines = lines_for_hosts(now, size);
+  const std::size_t lines = more_lines(now, size);
   CHECK(lines == 4);
   CHECK(workers_of(screen).size() == rows_for_workers(size, lines));
   CHECK(workers_of(screen).size() == 7);

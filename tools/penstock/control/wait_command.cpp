@@ -1,5 +1,4 @@
 // wait: until a session is ready, has finished or has ended.
-#include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/control/control_client.hpp"
 #include "runtime/control/socket_place.hpp"
@@ -55,14 +54,10 @@ int tell_what_became_of_it(const wait_options& o, const std::filesystem::path& s
   if (const auto now = control::ask(socket, {{"verb", "status"}}, look_deadline);
       now && now->value("ok", false)) {
     const json& s = now->at("result");
-    const auto number = [&](const char* key) { return s.value(key, std::uint64_t{0}); };
     return refuse_with(
         exit_timed_out,
         {errc::timed_out,
-         fmt::format(
-             "the session was not {} within {}: it is still running ({}, epoch {}, {} of {} delivered)",
-             o.wait_for, o.timeout, s.value("state", "?"), number("epoch"), number("samples_delivered"),
-             counted(number("samples_expected"), "sample")),
+         fmt::format("the session was not {} within {}: it is still running ({}, {})", o.wait_for, o.timeout, s.value("state", "?"), position_of(s)),
          0},
         o.choice.as_json);
   }

@@ -55,10 +55,6 @@ std::string functions_for_people(const json& jobs, std::size_t width) {
                     rows, width);
 }
 
-std::string seconds_in_words(double seconds) {
-  return duration_for_people(std::chrono::seconds(static_cast<std::int64_t>(std::ceil(seconds))));
-}
-
 /// "34 %  1200 samples/s  3 min left  up for 12 min  photos.toml". Sessions of older versions report none of
 /// this.
 std::string progress_for_people(const json& s) {
@@ -72,7 +68,7 @@ std::string progress_for_people(const json& s) {
     parts.push_back(counted(static_cast<std::uint64_t>(std::llround(number("rate").get<double>())),
                             words.item, words.items) +
                     "/s");
-  if (const std::string left = time_left_of(s, seconds_in_words); !left.empty()) parts.push_back(left + (of_batches ? " in it" : ""));
+  if (const std::string left = time_left_of(s); !left.empty()) parts.push_back(left + (of_batches ? " in it" : ""));
   if (number("uptime_seconds").is_number() && number("uptime_seconds") > 0) {
     const bool over = s.value("outcome", "running") != "running";
     const double seconds = number("uptime_seconds").get<double>();

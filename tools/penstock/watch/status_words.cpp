@@ -105,10 +105,11 @@ std::optional<double> seconds_left(const json& status) {
   return left.is_number() && is_moving(status) ? std::optional(left.get<double>()) : std::nullopt;
 }
 
-std::string time_left_of(const json& status, std::string (*in_words)(double)) {
+std::string time_left_of(const json& status) {
   const auto left = seconds_left(status);
   if (!left) return "";
-  return (*left > 0 && *left <= 1 ? "less than 1 s" : in_words(*left)) + " left";  // eta_seconds is rounded up
+  if (*left > 0 && *left <= 1) return "less than 1 s left";  // eta_seconds is rounded up
+  return duration_for_people(std::chrono::seconds(static_cast<std::int64_t>(std::ceil(*left)))) + " left";
 }
 
 bool is_pool(const json& status) {
@@ -148,6 +149,17 @@ std::string progress_of_jobs(const json& status) {
   std::uint64_t ended = 0;
   for (const char* how : {"ok", "failed", "cancelled"}) ended += jobs.value(how, std::uint64_t{0});
   return fmt::format("{} of {}", ended, counted(jobs.at("submitted").get<std::uint64_t>(), "job"));
+}
+
+std::string position_of(const json& status) {
+  const auto number = [&](const char* key) { return status.value(key, std::uint64_t{0}); };
+  const work_kind kind = kind_of(status);
+  if (kind == work_kind::jobs) return progress_of_jobs(status);
+  const bool of_batches = kind == work_kind::batches && number("batches_expected") > 0;
+  const std::uint64_t done = number(of_batches ? "batches_done" : "samples_delivered");
+  const std::uint64_t expected = number(of_batches ? "batches_expected" : "samples_expected");
+  const std::string amount = counted(expected == 0 ? done : expected, of_batches ? "batch" : "sample", of_batches ? "batches" : "samples");
+  return fmt::format("epoch {}, {}{} delivered", number("epoch"), expected == 0 ? "" : fmt::format("{} of ", done), amount);
 }
 
 json functions_shown(const json& jobs) {

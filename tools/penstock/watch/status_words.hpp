@@ -35,14 +35,17 @@ namespace penstock::cli {
 [[nodiscard]] bool is_moving(const nlohmann::ordered_json& status);
 /// Empty while unknown, and unless is_moving().
 [[nodiscard]] std::optional<double> seconds_left(const nlohmann::ordered_json& status);
-/// "8 s left", "less than 1 s left"; empty while unknown. `in_words`: writes a longer time.
-[[nodiscard]] std::string time_left_of(const nlohmann::ordered_json& status, std::string (*in_words)(double seconds));
+/// "8 s left", "less than 1 s left"; empty while unknown.
+[[nodiscard]] std::string time_left_of(const nlohmann::ordered_json& status);
 /// "34 %": the progress of the whole stream, from a status in which it is known.
 [[nodiscard]] std::string percent_of(const nlohmann::ordered_json& status);
 /// Rounded down: only a complete stream shows 100 %.
 [[nodiscard]] std::string percent_of(double part);
 /// The progress of a pool, "17 of 40 jobs", or of a data loader, "1883 batches, epoch 7".
 [[nodiscard]] std::string progress_of_jobs(const nlohmann::ordered_json& status);
+/// "epoch 5, 20464 of 100000 samples delivered", for a data loader "epoch 5, 4 of 10 batches delivered": without the total if it is unknown.
+/// For a pool as progress_of_jobs().
+[[nodiscard]] std::string position_of(const nlohmann::ordered_json& status);
 /// "40 jobs submitted, 12 waiting, 2 running, 25 ok, 1 failed"; for a data loader "1883 batches delivered, 2 loading, 1 waiting for a
 /// worker".
 [[nodiscard]] std::string jobs_for_people(const nlohmann::ordered_json& status);

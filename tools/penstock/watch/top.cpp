@@ -110,9 +110,9 @@ int print_objects(watcher& watch, const std::filesystem::path& socket, const top
 
 /// The first worker to show after a key; empty if the key means something else.
 std::optional<std::size_t> scrolled(std::size_t first, char key, const json& now, screen_size size) {
-  const std::size_t host_lines = lines_for_hosts(now, size);
-  const std::size_t last = last_first_worker(workers_shown(now), size, host_lines);
-  const std::size_t page = std::max<std::size_t>(rows_for_workers(size, host_lines), 1);
+  const std::size_t more = more_lines(now, size);
+  const std::size_t last = last_first_worker(workers_shown(now), size, more);
+  const std::size_t page = std::max<std::size_t>(rows_for_workers(size, more), 1);
   switch (key) {
     case 'j': return std::min(first + 1, last);
     case 'k': return first - std::min<std::size_t>(first, 1);
@@ -135,8 +135,8 @@ int watch_live(watcher& watch, const std::filesystem::path& socket, std::chrono:
     auto next_look = std::chrono::steady_clock::now() + every;
     std::size_t first_worker = 0;
     while (true) {
-      const std::size_t host_lines = lines_for_hosts(watch.newest(), screen->size());
-      first_worker = std::min(first_worker, last_first_worker(workers_shown(watch.newest()), screen->size(), host_lines));
+      const std::size_t more = more_lines(watch.newest(), screen->size());
+      first_worker = std::min(first_worker, last_first_worker(workers_shown(watch.newest()), screen->size(), more));
       screen->show(watch.screen(screen->size(), first_worker, colours));
       const auto left =
           std::chrono::ceil<std::chrono::milliseconds>(next_look - std::chrono::steady_clock::now());

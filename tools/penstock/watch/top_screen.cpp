@@ -36,8 +36,7 @@ std::string time_text(double seconds) {
 }
 
 std::string bar(double part, std::size_t columns) {
-  const auto full =
-      static_cast<std::size_t>(std::lround(std::clamp(part, 0.0, 1.0) * static_cast<double>(columns)));
+  const auto full = static_cast<std::size_t>(std::clamp(part, 0.0, 1.0) * static_cast<double>(columns));  // full only at 100 %
   return "[" + std::string(full, '#') + std::string(columns - full, '.') + "]";
 }
 
@@ -111,7 +110,7 @@ std::string progress_text(const json& status, std::size_t width) {
   const double done = number_in(status, of_batches ? "batches_done" : "samples_done");
   const double part = std::min(1.0, (before + done) / (before + expected));
   std::string text = fmt::format("{} {:>5}{}", bar(part, width >= 120 ? 40 : 16), percent_of(part), of_batches ? " of this epoch" : "");
-  if (const std::string left = time_left_of(status, time_text); !left.empty()) text += "  " + left;
+  if (const std::string left = time_left_of(status); !left.empty()) text += "  " + left;
   return text;
 }
 
@@ -122,16 +121,16 @@ std::string awaited_line(const json& now, std::size_t width, bool colours) {
   return colours ? "\x1b[31;1m" + line + "\x1b[0m" : line;
 }
 
-/// What `penstock why` says first, on several lines if `rows` has room below the workers. An empty line while the stream is
+/// What `penstock why` says first, on several lines if workers keep half of the `rows`. An empty line while the stream is
 /// stalled, paused or stopping, which other lines say.
-std::vector<std::string> limit_lines(const json& s, std::size_t width, std::size_t rows, std::size_t workers) {
+std::vector<std::string> limit_lines(const json& s, std::size_t width, std::size_t rows) {
   const std::string state = s.at("state");
   const std::string verdict = s.value("verdict", "");
   const bool is_other = s.value("stalled", json()).is_object() || state == "paused" || state == "stopping";
   if (is_other || verdict.empty()) return {""};
   const std::string label = "limit    ";
   std::vector<std::string> lines = lines_in(wrapped(label + verdict, width, label_columns));
-  return lines.size() + workers <= rows + 1 ? lines : std::vector{label + verdict};
+  return (lines.size() - 1) * 2 <= rows ? lines : std::vector{label + verdict};
 }
 
 /// Adds six lines below the head.
@@ -202,24 +201,33 @@ std::vector<std::string> hosts_of(const json& now, screen_size size) {
   return host_lines(now.at("status"), rows_for_workers(size) / 3, size.columns);
 }
 
+/// The section of the hosts, with its blank line; empty without hosts.
+std::size_t lines_for_hosts(const json& now, screen_size size) {
+  const std::size_t lines = hosts_of(now, size).size();
+  return lines == 0 ? 0 : lines + 1;
+}
+
+std::vector<std::string> limit_of(const json& now, screen_size size) {
+  return limit_lines(now.at("status"), size.columns, rows_for_workers(size, lines_for_hosts(now, size)));
+}
+
 }  // namespace
 
 std::size_t workers_shown(const json& now) {
   return workers_in_order_of_interest(now).size();
 }
 
-std::size_t rows_for_workers(screen_size size, std::size_t host_lines) noexcept {
-  const std::size_t around = lines_around_workers + host_lines;
+std::size_t rows_for_workers(screen_size size, std::size_t more_lines) noexcept {
+  const std::size_t around = lines_around_workers + more_lines;
   return size.rows > around ? size.rows - around : 1;
 }
 
-std::size_t lines_for_hosts(const json& now, screen_size size) {
-  const std::size_t lines = hosts_of(now, size).size();
-  return lines == 0 ? 0 : lines + 1;
+std::size_t more_lines(const json& now, screen_size size) {
+  return lines_for_hosts(now, size) + limit_of(now, size).size() - 1;
 }
 
-std::size_t last_first_worker(std::size_t workers, screen_size size, std::size_t host_lines) noexcept {
-  return workers - std::min(workers, rows_for_workers(size, host_lines));
+std::size_t last_first_worker(std::size_t workers, screen_size size, std::size_t more_lines) noexcept {
+  return workers - std::min(workers, rows_for_workers(size, more_lines));
 }
 
 std::vector<std::string> top_screen(const top_looks& looks, const std::string& event, screen_size size,
@@ -253,16 +261,16 @@ std::vector<std::string> top_screen(const top_looks& looks, const std::string& e
     case work_kind::batches: add_loader(lines, s, r, mean, awaited, width); break;
   }
   const std::vector<json> workers = workers_in_order_of_interest(now);
-  const std::size_t host_lines = lines_for_hosts(now, size);
-  for (const std::string& line : limit_lines(s, width, rows_for_workers(size, host_lines), workers.size())) add(line);
+  for (const std::string& line : limit_of(now, size)) add(line);
   add("");
   const std::vector<std::string> hosts = hosts_of(now, size);
   for (const std::string& line : hosts) add(line);
   if (!hosts.empty()) add("");
 
+  const std::size_t more = more_lines(now, size);
   const std::vector<std::string> table = worker_lines(looks, workers, kind_of(s), width);
-  const std::size_t first = std::min(first_worker, last_first_worker(workers.size(), size, host_lines));
-  const std::size_t end = std::min(workers.size(), first + rows_for_workers(size, host_lines));
+  const std::size_t first = std::min(first_worker, last_first_worker(workers.size(), size, more));
+  const std::size_t end = std::min(workers.size(), first + rows_for_workers(size, more));
   const std::string& head_of_table = table.front();
   lines.push_back(in_colour("7", width == 0 ? head_of_table : padded(head_of_table, width)));
   for (std::size_t i = first; i < end; ++i) {

@@ -30,11 +30,11 @@ struct top_looks {
 
 /// How many workers the screen lists, including those scrolled off but not one that is not needed.
 [[nodiscard]] std::size_t workers_shown(const nlohmann::ordered_json& now);
-/// How many workers fit on a screen. `host_lines`: from lines_for_hosts().
-[[nodiscard]] std::size_t rows_for_workers(screen_size size, std::size_t host_lines = 0) noexcept;
-/// How many lines the section of the loader hosts takes, including a blank one; 0 without hosts.
-[[nodiscard]] std::size_t lines_for_hosts(const nlohmann::ordered_json& now, screen_size size);
+/// How many workers fit on a screen. `more_lines`: from more_lines().
+[[nodiscard]] std::size_t rows_for_workers(screen_size size, std::size_t more_lines = 0) noexcept;
+/// How many lines the loader hosts, with a blank line, and further lines of the limit take.
+[[nodiscard]] std::size_t more_lines(const nlohmann::ordered_json& now, screen_size size);
 /// The largest `first_worker` that leaves no empty rows at the bottom.
-[[nodiscard]] std::size_t last_first_worker(std::size_t workers, screen_size size, std::size_t host_lines = 0) noexcept;
+[[nodiscard]] std::size_t last_first_worker(std::size_t workers, screen_size size, std::size_t more_lines = 0) noexcept;
 
 }  // namespace penstock::cli
