@@ -155,17 +155,20 @@ void run::tell_of_worker(event_kind kind, std::uint32_t worker, const std::strin
 }
 
 void run::restart(std::uint32_t worker, bool at_once) {
-  check_worker(board_.status(), worker);
-  tell_of_worker(event_kind::restarting, worker,
-                 at_once ? "is killed and replaced at once" : "finishes what it holds and is then replaced");
+  const session_status status = board_.status();
+  check_worker(status, worker);
+  tell_of_worker(event_kind::restarting, worker, has_ended(status, worker) ? "is started again"
+                                                 : at_once                 ? "is killed and replaced at once"
+                                                                           : "finishes what it holds and is then replaced");
   const std::lock_guard hold(mutex_);
   if (const engine* e = running()) actors::tell(e->supervisor, supervisor::restart_worker{worker, at_once});
 }
 
 void run::drain(std::uint32_t worker) {
-  check_worker(board_.status(), worker);
+  const session_status status = board_.status();
+  check_worker(status, worker);
   tuning_.switch_off(fmt::format("worker/{} was drained; `penstock scale auto` resumes tuning", worker));
-  tell_of_worker(event_kind::draining, worker, "finishes what it holds and exits");
+  tell_of_worker(event_kind::draining, worker, has_ended(status, worker) ? "has no process, and gets none" : "finishes what it holds and exits");
   const std::lock_guard hold(mutex_);
   if (const engine* e = running()) actors::tell(e->supervisor, supervisor::drain_worker{worker});
 }

@@ -70,6 +70,12 @@ void check_worker(const session_status& status, std::uint32_t worker) {
                0});
 }
 
+bool has_ended(const session_status& status, std::uint32_t worker) {
+  const auto w = std::ranges::find(status.workers, worker, &worker_status::id);
+  return w != status.workers.end() && !w->pid &&
+         (w->state == child_state::stopped || w->state == child_state::backoff || w->state == child_state::failed);
+}
+
 void check_workers(const config& settings, std::uint32_t workers) {
   const std::uint32_t most = settings.loader.limits.max;
   if (workers >= 1 && workers <= most) return;

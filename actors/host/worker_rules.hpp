@@ -34,6 +34,8 @@ struct shared_descriptors {
 
 /// Throws error (errc::usage) when there is no such worker.
 void check_worker(const session_status& status, std::uint32_t worker);
+/// Whether its process is gone and none is about to take its place: an order to it concerns no work.
+[[nodiscard]] bool has_ended(const session_status& status, std::uint32_t worker);
 /// Throws error (errc::usage) for fewer workers than one, or more than [loader.limits] max.
 void check_workers(const config& settings, std::uint32_t workers);
 

@@ -23,3 +23,18 @@ TEST_CASE("listed cores limit the number of workers, and what tuning counts as C
   CHECK(host::cores_of(settings) == 1);
   CHECK(host::workers_of(settings) == 1);
 }
+
+TEST_CASE("a drained worker has ended when its process is gone, and not while it finishes its work") {
+  session_status status;
+  status.workers.emplace_back().id = 3;
+  worker_status& w = status.workers.front();
+  w.pid = 4711;
+  w.state = child_state::draining;
+  CHECK_FALSE(host::has_ended(status, 3));
+  w.pid.reset();
+  w.state = child_state::stopped;
+  CHECK(host::has_ended(status, 3));
+  w.state = child_state::starting;
+  CHECK_FALSE(host::has_ended(status, 3));
+  CHECK_FALSE(host::has_ended(status, 4));
+}
