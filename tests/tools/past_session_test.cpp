@@ -3,6 +3,7 @@
 
 #include "runtime/telemetry/report_json.hpp"
 #include "tools/penstock/past/past_tables.hpp"
+#include "tools/penstock/watch/event_times.hpp"
 #include "tools/penstock/watch/session_tables.hpp"
 #include "tools/penstock/watch/status_words.hpp"
 
@@ -104,6 +105,40 @@ TEST_CASE("workers of an ended session have ended, and keep their pids and count
   CHECK(worker.at("pid") == 99);
   CHECK(worker.at("samples") == 41);
   CHECK(worker.at("next_restart_seconds").is_null());
+}
+
+TEST_CASE("a worker whose place was empty before the end keeps neither pid nor memory") {
+  session_status running;
+  running.outcome = run_outcome::running;
+  running.workers.resize(1);
+  running.workers[0].state = child_state::ready;
+  running.workers[0].pid = 99;
+  running.workers[0].rss_bytes = 1 << 20;
+  session_status over = running;
+  over.outcome = run_outcome::finished;
+  over.workers[0].state = child_state::stopped;
+  over.workers[0].why_stopped = vacancy::scaled_down;
+  over.workers[0].pid.reset();
+  over.workers[0].rss_bytes = 0;
+  const cli::past_session past({header, line_of("status", telemetry::as_json(running)), line_of("status", telemetry::as_json(over))}, "");
+  const json worker = result_of(past, {{"verb", "status"}}).at("workers").at(0);
+  CHECK(cli::state_of(worker) == "stopped (scaled down)");
+  CHECK(worker.at("pid").is_null());
+  CHECK(worker.at("rss_bytes") == 0);
+}
+
+TEST_CASE("a start of events is a duration, a time of today or a date, and nothing else") {
+  const auto now = *cli::time_of_utc("2026-11-20T14:05:10.250000Z");
+  const auto since = [&](const std::string& text) { return cli::since_of(text, now).value(); };
+  CHECK(since("10s") == "2026-11-20T14:05:00.250000Z");
+  CHECK(since("9:05") == "2026-11-20T09:05:00");
+  CHECK(since("14:05:07") == "2026-11-20T14:05:07");
+  CHECK(since("2026-02-28") == "2026-02-28T00:00:00");
+  CHECK(since("2026-02-28 23:59") == "2026-02-28T23:59:00");
+  CHECK(since("2026-02-28T23:59:59.5Z") == "2026-02-28T23:59:59.5");
+  CHECK(since("2999-01-01") == "2999-01-01T00:00:00");
+  for (const char* const wrong : {"25:99", "24:00", "14:60", "14:05:60", "2026-13-01", "2026-02-30", "2026-02-28x", "2026-02-28T25:00", "14:05x", "14", "-"})
+    CHECK_FALSE(cli::since_of(wrong, now).has_value());
 }
 
 TEST_CASE("the device of an ended session is closed, and only existing files count as written") {

@@ -102,15 +102,15 @@ json past_session::status() const {
   if (header_.contains("session")) s["session"] = header_.at("session");
   // A worker that has exited has no pid: report its last one. Its samples include those loaded after that status.
   for (json& w : s["workers"]) {
+    const std::string state = text_in(w, "state");
+    const bool was_empty = state == "stopped" && w.value("why_stopped", json()).is_string();
     const auto seen = last_seen_.find(w.value("id", std::uint64_t{0}));
-    if (seen != last_seen_.end() && w.value("pid", json()).is_null()) {
+    if (!was_empty && seen != last_seen_.end() && w.value("pid", json()).is_null()) {
       const std::uint64_t before = seen->second.value("samples", std::uint64_t{0});
       const bool same = w.value("incarnation", json()) == seen->second.value("incarnation", json());
       w["samples"] = same ? std::max(w.value("samples", std::uint64_t{0}), before) : before;
       for (const char* key : {"pid", "incarnation", "rss_bytes"}) w[key] = seen->second.value(key, json());
     }
-    const std::string state = text_in(w, "state");
-    const bool was_empty = state == "stopped" && w.value("why_stopped", json()).is_string();
     if (state != "failed" && !was_empty && state != "unkillable") w["state"] = "ended";
     w["next_restart_seconds"] = nullptr;
   }

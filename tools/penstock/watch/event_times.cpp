@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <utility>
 
 namespace penstock::cli {
 namespace {
@@ -20,27 +21,37 @@ std::string as_utc(std::chrono::system_clock::time_point when) {
   return std::string(text, bytes) + fmt::format(".{:06}Z", us % 1'000'000);
 }
 
+/// In the journal's format, a time as an operator writes it, UTC: "2026-11-20", "2026-11-20 14:05", "2026-11-20T14:05:00.5Z". Not a time_point,
+/// which ends in 2262.
+std::optional<std::string> written_time(std::string text) {
+  constexpr std::size_t date_columns = 10;
+  if (text.ends_with('Z')) text.pop_back();
+  if (text.size() > date_columns && text[date_columns] == ' ') text[date_columns] = 'T';
+  std::tm parts{};
+  const char* rest = nullptr;
+  for (const char* const form : {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"}) {
+    parts = {};
+    if (rest = ::strptime(text.c_str(), form, &parts); rest != nullptr) break;
+  }
+  if (rest == nullptr) return std::nullopt;
+  const std::string fraction = rest;
+  const bool is_fraction = fraction.size() > 1 && fraction[0] == '.' && fraction.find_first_not_of("0123456789", 1) == std::string::npos;
+  std::tm checked = parts;
+  ::timegm(&checked);  // makes 1 March of 30 February
+  if ((!fraction.empty() && !is_fraction) || checked.tm_mday != parts.tm_mday || checked.tm_min != parts.tm_min) return std::nullopt;
+  char whole[40];
+  return std::string(whole, std::strftime(whole, sizeof whole, "%Y-%m-%dT%H:%M:%S", &parts)) + fraction;
+}
+
 }  // namespace
 
 result<std::string> since_of(const std::string& text, std::chrono::system_clock::time_point now) {
   if (text.empty()) return std::string();
   if (const auto span = parse_duration(text))
     return as_utc(now - std::chrono::duration_cast<std::chrono::system_clock::duration>(*span));
-  unsigned hour = 0;
-  unsigned minute = 0;
-  unsigned second = 0;
-  int used = 0;
   const std::string today = as_utc(now).substr(0, 11);
-  if (std::sscanf(text.c_str(), "%2u:%2u%n:%2u%n", &hour, &minute, &used, &second, &used) >= 2 &&
-      static_cast<std::size_t>(used) == text.size()) {
-    return today + fmt::format("{:02}:{:02}:{:02}", hour, minute, second);
-  }
-  std::string date = text;
-  if (date.size() > 10 && date[10] == ' ') date[10] = 'T';
-  unsigned year = 0;
-  unsigned month = 0;
-  unsigned day = 0;
-  if (std::sscanf(date.c_str(), "%4u-%2u-%2u", &year, &month, &day) == 3) return date;
+  const bool has_date = text.find('-') != std::string::npos;
+  if (auto when = written_time(has_date ? text : today + text)) return std::move(*when);
   return refuse(errc::usage, "'{}' is not a time: write 10m, 14:05 or 2026-11-20T14:05:00 (UTC)",
                 printable(text));
 }

@@ -10,7 +10,7 @@
 namespace penstock::cli {
 
 /// Converts "10m", "14:05" or "2026-11-20T14:05:00Z" to the journal's UTC format, for comparison as text;
-/// empty stays empty.
+/// empty stays empty. Refuses (errc::usage) what is not a time, such as 25:99.
 result<std::string> since_of(const std::string& text, std::chrono::system_clock::time_point now);
 
 /// "2026-11-20T14:04:18.123456Z".
