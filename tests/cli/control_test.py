@@ -283,6 +283,14 @@ class ControlTest(PenstockTest):
         self.assertEqual(self.penstock("wait", "--timeout", "20s", "--session", "drained")[0], EXIT_OK)
         self.assertEqual(self.penstock("drain", "worker/0")[0], EXIT_OK)
         self.wait_until(lambda: self.status("worker/0")["workers"][0]["state"] == "stopped", "the drained worker to be gone")
+        deaths = self.penstock("deaths")[1].splitlines()
+        self.assertEqual(len(deaths), 3, deaths)  # the head, the worker, the cost
+        self.assertRegex(deaths[1], r" worker/0 .* stopped \(ordered\) ")
+        for verb in ("drain", "restart"):
+            self.assertEqual(self.penstock(verb, "worker/0")[0], EXIT_OK)
+        events = [json.loads(line) for line in self.penstock("events", "--json")[1].splitlines()]
+        self.assertEqual([e["text"] for e in events if e["kind"] in ("draining", "restarting")],
+                         ["worker 0 finishes what it holds and exits", "worker 0 has no process, and gets none", "worker 0 is started again"])
         self.assertEqual(self.penstock("stop", "--wait")[0], EXIT_OK)
         _, err = process.communicate(timeout=15)
         self.assertNotIn("ended unexpectedly", err.decode())
@@ -394,6 +402,17 @@ class ControlTest(PenstockTest):
         self.wait_until(lambda: "delivered" in self.penstock("describe", "sample/7")[1], "the delivery")
         self.assertRegex(self.penstock("describe", "sample/7")[1], r"SIGSEGV, while loading sample 7\b(?s:.*)batch 0 of epoch 0 was loaded by another worker"
                          r"(?s:.*)\n  delivered +batch 0 of epoch 0, with it\n")
+
+    def test_sessions_lists_only_the_sessions_of_a_name_and_refuses_one_that_does_not_exist(self):
+        self.live()
+        name = self.status()["session"]
+        for more in ((), ("--ended",)):
+            self.assertEqual([s["session"] for s in json.loads(self.penstock("sessions", "--session", name, "--json", *more)[1])["sessions"]], [name])
+            code, out, err = self.penstock("sessions", "--session", "nosuch", *more)
+            self.assertEqual((code, out), (EXIT_NO_SESSION, ""))
+            self.assertTrue(err.startswith("error: there is no live %ssession 'nosuch'\n" % ("or ended " if more else "")), err)
+        self.assertEqual(self.penstock("stop", "--wait")[0], EXIT_OK)
+        self.assertEqual({s["session"] for s in json.loads(self.penstock("sessions", "--session", name, "--ended", "--json")[1])["ended"]}, {name})
 
     def test_events_since_a_time_without_events_says_so(self):
         self.live()

@@ -178,22 +178,36 @@ std::vector<std::string> session_row(const json& s) {
   return {text("session"), state, text("pid"), age, progress, deaths_in(s), text("socket")};
 }
 
-void show_ended() {
-  const json ended = ended_sessions();
+/// The records of ended sessions; with a name or ID, of those that it means.
+json ended_that_are_meant(const std::string& name) {
+  json meant = json::array();
+  for (json& one : ended_sessions()) {
+    if (name.empty() || one.at("session") == name || one.at("id") == name) meant.push_back(std::move(one));
+  }
+  return meant;
+}
+
+void show_ended(const json& ended) {
   if (ended.empty()) return say("there is no record of an ended session");
   print_raw(ended_for_people(ended, terminal_width(STDOUT_FILENO)));
   say("next: penstock events --session ID, with one of these");
 }
 
 int sessions(const status_options& o) {
+  const std::string& name = o.choice.session;
   json live = json::array();
   std::uint64_t dead = 0;
   for (const auto& s : control::find_sessions()) {
-    if (s.alive) {
-      live.push_back(session_facts(s));
-    } else {
+    if (!s.alive) {
       ++dead;
+    } else if (name.empty() || s.name == name) {
+      live.push_back(session_facts(s));
     }
+  }
+  const json ended = o.ended ? ended_that_are_meant(name) : json::array();
+  if (!name.empty() && live.empty() && ended.empty()) {
+    const std::string why = fmt::format("there is no live {}session '{}'", o.ended ? "or ended " : "", printable(name));
+    return refuse_with(exit_no_session, {errc::io, why, 0}, o.choice.as_json, o.ended ? "penstock sessions --ended" : typed_again("--ended"));
   }
   const std::size_t removed = o.prune ? control::remove_dead_sockets() : 0;
   dead -= std::min<std::uint64_t>(dead, removed);
@@ -206,7 +220,7 @@ int sessions(const status_options& o) {
              {"removed", removed},
              {"left_folders", folders},
              {"removed_folders", removed_folders}};
-    if (o.ended) all["ended"] = ended_sessions();
+    if (o.ended) all["ended"] = ended;
     print_json(all);
     return exit_ok;
   }
@@ -225,7 +239,7 @@ int sessions(const status_options& o) {
                           {"SOCKET", column_side::left, true}},
                          rows, terminal_width(STDOUT_FILENO)));
   }
-  if (o.ended) show_ended();
+  if (o.ended) show_ended(ended);
   if (removed > 0) say(fmt::format("removed {} of dead sessions", counted(removed, "socket")));
   if (removed_folders > 0)
     say(fmt::format("removed {} of launchers that are gone", counted(removed_folders, "folder")));
@@ -293,6 +307,9 @@ void add_sessions(verb_table& verbs) {
         {"penstock sessions --ended", "what ran last night, and how it ended"},
         {"penstock sessions --prune", "also remove what dead sessions left"}}},
       sessions);
+  verb.remove_option(verb.get_option("--socket"));
+  verb.remove_option(verb.get_option("--group"));
+  verb.get_option("--session")->description("only sessions of this name; with --ended, also the ID of an ended session");
   verb.add_flag("--ended", o->ended, "also list the last sessions that have ended");
   verb.add_flag("--prune", o->prune, "remove the sockets of dead sessions and the folders of dead launchers");
 }
