@@ -114,8 +114,8 @@ class sample_loader {
   }
 
   void tell_description() const {
-    fmt::print("dataset '{}': {} sample{}, its author's fingerprint '{}'\n", printable(described_.type),
-               described_.samples, described_.samples == 1 ? "" : "s", printable(described_.fingerprint));
+    fmt::print("dataset '{}': {}, {}fingerprint '{}'\n", printable(described_.type), counted(described_.samples, "sample"),
+               settings_.dataset.type == dataset_type::custom ? "its author's " : "", printable(described_.fingerprint));
     for (const tensor_spec& spec : described_.tensors) {
       const std::string_view role = spec.role == tensor_role::image    ? ", an image"
                                     : spec.role == tensor_role::record ? ", a record"

@@ -142,7 +142,7 @@ json object_schema(std::string_view table) {
 }  // namespace
 
 std::string json_schema() {
-  json made{{"$schema", "http://json-schema.org/draft-07/schema#"}, {"title", "penstock actor config file"}};
+  json made{{"$schema", "http://json-schema.org/draft-07/schema#"}, {"title", "penstock config file"}};
   made.update(object_schema(""));
   return made.dump(2) + "\n";
 }

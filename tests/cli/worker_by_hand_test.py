@@ -58,6 +58,7 @@ class WorkerByHand(PenstockTest):
         self.assertEqual(code, 0, err)
         found = re.findall(r"sample (\d+) \(([^)]*)\), epoch 0\n.*?crop +int32 \[4\]  digest [0-9a-f]{16}  = ([0-9, ]+)", text, re.S)
         self.assertEqual([int(index) for index, _, _ in found], [0, 1, 2, 5])
+        self.assertRegex(text, r"(?m)^dataset '[a-z-]+': \d+ samples, fingerprint '")
         for index, name, crop in found:
             self.assertEqual([int(x) for x in crop.split(",")], crops[int(index)])
             self.assertTrue(name.endswith(".jpg"), name)
