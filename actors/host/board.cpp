@@ -91,9 +91,9 @@ void board::workers_changed(const std::vector<worker_status>& workers, bool degr
   status_.worker_restarts = restarts;
 }
 
-death_report board::worker_died(death_report death) {
+death_report board::worker_died(death_report death, work_kind kind) {
   const std::lock_guard hold(mutex_);
-  supervision::note_hang(status_.hung, death);
+  supervision::note_hang(status_.hung, death, kind);
   if (death.cause != death_cause::stopped) {
     status_.deaths_cost.repeated += death.held - std::min(death.held_again, death.held);
     status_.deaths_cost.repetitions += death.held;

@@ -6,6 +6,7 @@
 #include "actors/protocol/local/scheduler_messages.hpp"
 #include "runtime/base/clock.hpp"
 #include "runtime/base/pauser.hpp"
+#include "runtime/base/work_kind.hpp"
 #include "runtime/device/device.hpp"
 #include "runtime/telemetry/metrics_text.hpp"
 #include "runtime/telemetry/run_rates.hpp"
@@ -43,7 +44,7 @@ class board {
   void workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
                        std::uint32_t restarts);
   /// Returns the report, completed with what is known about earlier hangs.
-  death_report worker_died(death_report death);
+  death_report worker_died(death_report death, work_kind kind);
   void group_changed(const group_status& now);
   void processes_lost(const std::vector<lost_process_report>& lost);
   void sample_failed(const scheduler::lost_sample& lost, std::shared_ptr<const raised_exception> exception = {});

@@ -263,7 +263,7 @@ void run::workers_changed(const std::vector<worker_status>& workers, bool degrad
 }
 
 void run::worker_died(const death_report& death) {
-  tell(event_of(board_.worker_died(death), kind_.work));
+  tell(event_of(board_.worker_died(death, kind_.work), kind_.work));
 }
 
 }  // namespace penstock::host

@@ -28,8 +28,8 @@ std::string text_of(const schedule::settle_job& end, const job_record& job) {
     case schedule::job_end::poisoned:
       if (job.rules().inputs > 1)
         return fmt::format("{}; each of its {} inputs is now run as a job of its own",
-                           deaths_over_work(job.work(), end.causes, end.causes.size(), work_kind::jobs), job.rules().inputs);
-      return fmt::format("{}{} not tried again", deaths_over_work(job.work(), end.causes, end.causes.size(), work_kind::jobs),
+                           deaths_over_work(job.work(), end.causes, end.causes.size()), job.rules().inputs);
+      return fmt::format("{}{} not tried again", deaths_over_work(job.work(), end.causes, end.causes.size()),
                          std::ranges::any_of(end.causes, has_sender) ? "; it is" : " and is");
     case schedule::job_end::timed_out:
       return fmt::format("{} took longer than its timeout of {}", job.work(),

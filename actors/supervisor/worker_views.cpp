@@ -1,5 +1,6 @@
 #include "actors/supervisor/worker_views.hpp"
 
+#include "runtime/base/batch_work.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/process/process_facts.hpp"
 
@@ -33,6 +34,10 @@ worker_status status_of(const supervision::place_view& place, const worker_facts
 }
 
 supervision::worker_sign sign_of(const worker_facts& w, const arena::flight_reading& flight,
+std::string hang_work_text(const std::string& work, work_kind kind) {
+  return kind == work_kind::batches ? "it has been " + doing_in_words(work) : fmt::format("it has been working on '{}'", work);
+}
+
                                  bool has_leases, steady_time now, work_kind kind) {
   const auto facts = w.host ? std::nullopt : process::look_at(w.pid);
   supervision::worker_sign sign;
@@ -45,7 +50,7 @@ supervision::worker_sign sign_of(const worker_facts& w, const arena::flight_read
   sign.traced = facts && facts->traced;
   if (flight.limit.count() > 0) sign.limit = flight.limit;
   sign.work = idle ? std::string("it has not started its next batch")
-                   : fmt::format("it has been working on '{}'", printable(work_for_people(flight.sample_name, kind)));
+                   : hang_work_text(printable(work_for_people(flight.sample_name, kind)), kind);
   if (!idle) sign.worked = now - flight.since;
   if (!w.host) sign.wait_channel = process::wait_channel(w.pid, flight.thread);
   return sign;

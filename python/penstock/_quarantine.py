@@ -177,9 +177,9 @@ class BadSamples:
 
 
 def deaths_over(work: str, causes: list[str]) -> str:
-    """Whether `work` killed these workers, or they died while working on it because someone sent them a signal."""
+    """Whether `work` killed these workers, or was only in progress when someone sent them a signal."""
     workers = f"{len(causes)} worker{'' if len(causes) == 1 else 's'}"
-    return f"{workers} died while working on {work}" if any("(sent by " in cause for cause in causes) else f"{work} killed {workers}"
+    return f"{work} was in progress when {workers} died" if any("(sent by " in cause for cause in causes) else f"{work} killed {workers}"
 
 
 def causes_in_words(causes: list[str]) -> str:

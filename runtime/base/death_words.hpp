@@ -70,12 +70,11 @@ inline constexpr std::string_view unknown_sender = "sent by another process or b
   return text;
 }
 
-/// What a sample or job has to do with these deaths: "it killed 3 workers", or "3 workers died while loading it" if a
+/// What a sample or job has to do with these deaths: "it killed 3 workers", or "it was in progress when 3 workers died" if a
 /// signal was sent to one of them.
-[[nodiscard]] inline std::string deaths_over_work(std::string_view it, const std::vector<std::string>& causes, std::uint64_t deaths,
-                                                  work_kind kind = work_kind::samples) {
+[[nodiscard]] inline std::string deaths_over_work(std::string_view it, const std::vector<std::string>& causes, std::uint64_t deaths) {
   if (std::ranges::none_of(causes, has_sender)) return fmt::format("{} killed {}", it, counted(deaths, "worker"));
-  return fmt::format("{} died while {} {}", counted(deaths, "worker"), kind == work_kind::jobs ? "running" : "loading", it);
+  return fmt::format("{} was in progress when {} died", it, counted(deaths, "worker"));
 }
 
 /// "4 batches to load again (2 of them had been lost before)", "1 job to run again". Without a tense: it is also read after the end.

@@ -1,6 +1,6 @@
 #include "runtime/supervision/hang_history.hpp"
 
-#include "runtime/base/job_name.hpp"
+#include "runtime/base/same_work.hpp"
 #include "runtime/base/sample_name.hpp"
 #include "runtime/base/text.hpp"
 
@@ -15,10 +15,6 @@ std::string work_in(const death_report& d) {
   return d.sample ? default_sample_name(*d.sample) : std::string();
 }
 
-bool is_of(const hung_work& known, const std::optional<std::uint64_t>& job, const std::string& name) {
-  return known.job == job && (job || known.name == name);
-}
-
 }  // namespace
 
 bool is_hang(const death_report& d) {
@@ -27,10 +23,10 @@ bool is_hang(const death_report& d) {
   return knows_work && (d.cause == death_cause::hang || restarted);
 }
 
-void note_hang(std::vector<hung_work>& known, death_report& death) {
+void note_hang(std::vector<hung_work>& known, death_report& death, work_kind kind) {
   const std::string name = printable(work_in(death));
   if (name.empty() && !death.job) return;
-  auto at = std::ranges::find_if(known, [&](const hung_work& h) { return is_of(h, death.job, name); });
+  auto at = std::ranges::find_if(known, [&](const hung_work& h) { return is_same_work(h, death.job, name, kind); });
   if (at != known.end()) death.hung_before = static_cast<std::uint32_t>(at->hangs.size());
   if (!is_hang(death)) return;
   if (at == known.end()) {
@@ -38,19 +34,13 @@ void note_hang(std::vector<hung_work>& known, death_report& death) {
     at = known.insert(known.end(), {name, death.job, {}});
   }
   at->name = name;
+  at->job = death.job;
   if (at->hangs.size() >= hangs_kept) at->hangs.erase(at->hangs.begin());
   at->hangs.push_back({death.worker, death.worked_seconds.value_or(0), death.time, death.cause == death_cause::hang});
 }
 
 const hung_work* earlier_hangs(const session_status& status, const worker_status& worker) {
-  if (status.hung.empty() || !worker.current_sample) return nullptr;
-  std::optional<std::uint64_t> job;
-  if (status.jobs) {
-    const auto named = job_named(*worker.current_sample);
-    if (!named) return nullptr;
-    job = named->job;
-  }
-  const auto at = std::ranges::find_if(status.hung, [&](const hung_work& h) { return is_of(h, job, *worker.current_sample); });
+  const auto at = std::ranges::find_if(status.hung, [&](const hung_work& h) { return works_on(worker, h, kind_of_work(status.jobs)); });
   return at == status.hung.end() ? nullptr : &*at;
 }
 

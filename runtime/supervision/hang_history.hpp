@@ -2,6 +2,8 @@
 // at once, this shows that the next worker hangs at the same sample. Pure.
 #pragma once
 
+#include "runtime/base/work_kind.hpp"
+
 #include <penstock/report.hpp>
 
 #include <cstddef>
@@ -22,7 +24,7 @@ inline constexpr double hangs_from_seconds = 5;
 [[nodiscard]] bool is_hang(const death_report& death);
 
 /// Sets death.hung_before, and adds the death if it is a hang.
-void note_hang(std::vector<hung_work>& known, death_report& death);
+void note_hang(std::vector<hung_work>& known, death_report& death, work_kind kind);
 
 /// The worker's current work if it has hung before; null otherwise.
 [[nodiscard]] const hung_work* earlier_hangs(const session_status& status, const worker_status& worker);

@@ -1,7 +1,8 @@
 #include "runtime/telemetry/report_json.hpp"
 
 #include "runtime/base/death_words.hpp"
-#include "runtime/base/job_name.hpp"
+#include "runtime/base/memory_words.hpp"
+#include "runtime/base/same_work.hpp"
 #include "runtime/base/sample_name.hpp"
 
 #include <fmt/core.h>
@@ -185,12 +186,7 @@ json as_json(const hung_work& hung, work_kind kind, bool is_tried) {
 }
 
 bool is_tried(const hung_work& hung, const session_status& s) {
-  return s.outcome == run_outcome::running && s.state != session_state::stopping && std::ranges::any_of(s.workers, [&](const worker_status& w) {
-           if (!w.current_sample) return false;
-           if (!hung.job) return hung.name == *w.current_sample;
-           const auto now = job_named(*w.current_sample);
-           return now && now->job == *hung.job;
-         });
+  return s.outcome == run_outcome::running && s.state != session_state::stopping && std::ranges::any_of(s.workers, [&](const worker_status& w) { return works_on(w, hung, kind_of_work(s.jobs)); });
 }
 
 json as_json(const pool_statistics& p) {

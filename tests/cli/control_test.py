@@ -91,7 +91,7 @@ class ControlTest(PenstockTest):
         self.assertEqual(process.returncode, EXIT_OK, err)
         (event,) = [e for e in map(json.loads, self.penstock("events", "--last", "--json")[1].splitlines()) if e["kind"] == "sample_quarantined"]
         cause = "SIGTERM (sent by another process or by its own code)"
-        self.assertEqual(event["text"], "sample 7 is quarantined: 2 workers died while loading it (2 x %s)" % cause)
+        self.assertEqual(event["text"], "sample 7 is quarantined: it was in progress when 2 workers died (2 x %s)" % cause)
         for verb in (("deaths",), ("status",), ("describe", "sample/7"), ("quarantine", "list"), ("describe", "workers"), ("events",)):
             out = self.penstock(*verb, "--last")[1]
             self.assertIn("sent by another process or by its own code", out, verb)

@@ -96,7 +96,7 @@ class LoaderWatchTest(PackageTest):
         now = self.wait_until(lambda: (w := self.asked("why")) and w["now"] and "sample 37" in w["now"]["waits_for"] and w["now"], "the wait", seconds=60)
         self.assertLess(now["seconds"], 10)
         self.assertEqual(now["verdict_after_seconds"], 5)
-        self.assertEqual(self.asked("status")["workers"][now["worker"]]["current_sample"].split(" (")[0], "sample 37")
+        self.assertEqual(self.asked("status")["workers"][now["worker"]]["current_sample"], "sample 37")
 
     def test_a_sample_that_hangs_again_after_a_restart_is_reported_as_having_hung_before(self):
         self.loader(sample="time.sleep(600 if index == 37 else 0)")
@@ -120,6 +120,35 @@ class LoaderWatchTest(PackageTest):
         told = lambda: [e["text"] for e in map(json.loads, self.penstock("events", "--json")[1].splitlines()) if e["kind"] == "worker_died"][1:]
         (text,) = self.wait_until(told, "the event")
         self.assertRegex(text, r"was killed on request, while loading sample 37, for .*; that had hung 1 time before: .*DataLoader\(timeout=60")
+
+    def test_a_worker_over_its_memory_limit_is_told_with_its_sample_while_it_finishes_its_batch_and_afterwards(self):
+        self.loader(sample="kept = b'x' * ((512 << 20) if index == 40 else 0); time.sleep(600 if index == 40 else 0)",
+                    options=", pool={'loader': {'limits': {'memory': '400MiB'}}}")
+        event = self.wait_until(lambda: next((e for e in map(json.loads, self.penstock("events", "--json")[1].splitlines()) if e["kind"] == "memory_exceeded"), None),
+                                "the event", seconds=60)
+        fact = "MiB of private memory, but [loader.limits] memory allows 400 MiB; it was loading sample 40 when that was noticed"
+        self.assertEqual(event["sample"], 40)
+        self.assertIn(fact, event["text"])
+        self.assertRegex(self.penstock("status")[1], r"worker/%d +draining \(over the memory limit\)" % event["worker"])
+        for verb in (("why",), ("describe", "worker/%d" % event["worker"]), ("describe", "sample/40")):
+            self.assertIn(fact, " ".join(self.penstock(*verb)[1].split()))
+        self.wait_until(self.stalled, "the stall", seconds=60)
+        self.assertEqual(self.penstock("restart", "worker/%d" % event["worker"], "--now")[0], 0)
+        (death,) = self.wait_until(lambda: self.asked("deaths")["deaths"], "the death")
+        self.assertEqual((death["cause"], death["on_request"], death["sample"], death["attempt"]), ("stopped", True, 40, 0))
+        (hung,) = self.asked("status")["hung"]
+        self.assertEqual(hung["name"], "sample 40")
+
+    def test_a_worker_that_is_suspended_while_it_is_idle_is_what_the_stream_waits_for(self):
+        self.loader(step="time.sleep(0.3)")
+        status = self.wait_until(lambda: (s := self.asked("status")) and s["batches_delivered"] > 2 and s, "some batches", seconds=60)
+        worker = status["workers"][0]
+        os.kill(worker["pid"], signal.SIGSTOP)
+        self.addCleanup(os.kill, worker["pid"], signal.SIGCONT)
+        stall = self.wait_until(self.stalled, "the stall", seconds=60)
+        self.assertEqual(stall["worker"], 0, stall)
+        self.assertIn("is suspended", stall["text"])
+        self.assertIn("kill -CONT %d" % worker["pid"], self.penstock("why")[1])
 
     def test_status_shows_the_progress_of_a_pass_and_when_it_will_end(self):
         self.loader(step="time.sleep(0.2)")
@@ -166,7 +195,10 @@ class LoaderWatchTest(PackageTest):
         self.assertEqual([d["cause"] for d in deaths], ["hang"] * 3)
         self.assertEqual([d["attempt"] for d in deaths], [1, 2, 3])
         self.assertEqual([d["sample"] for d in deaths], [61] * 3)
-        self.assertEqual(self.penstock("describe", "sample/61", "--last")[1].count(", while loading sample 61"), 3)
+        self.assertEqual(self.penstock("describe", "sample/61", "--last")[1].count("it has been loading sample 61 for "), 3)
+        (hung,) = self.asked("status", "--last")["hung"]
+        self.assertEqual((hung["name"], len(hung["hangs"])), ("sample 61", 3))
+        self.assertRegex(self.penstock("status", "--last")[1], "sample 61 hung 3 times: in worker/")
         self.assertIn("deaths cost 1 sample, which is quarantined; 1 batch was loaded again, 3 times in all", self.penstock("deaths", "--last")[1])
 
     def test_the_cost_of_deaths_counts_the_batches_that_workers_began_again(self):

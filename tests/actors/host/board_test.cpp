@@ -107,9 +107,9 @@ TEST_CASE("a batch that two deaths lost counts once, but its repetitions count t
   death_report d;
   d.cause = death_cause::signal;
   d.held = 5;
-  board.worker_died(d);
+  board.worker_died(d, work_kind::samples);
   d.held_again = 2;
-  board.worker_died(d);
+  board.worker_died(d, work_kind::samples);
   CHECK(board.status().deaths_cost.repeated == 8);
   CHECK(board.status().deaths_cost.repetitions == 10);
 }
@@ -119,12 +119,12 @@ TEST_CASE("status shows what hung and what deaths cost, but no cost for a reques
   death_report d;
   d.cause = death_cause::signal;
   d.held = 3;
-  CHECK(board.worker_died(d).hung_before == 0);
+  CHECK(board.worker_died(d, work_kind::samples).hung_before == 0);
   d.cause = death_cause::stopped;
   d.path = "tom.jpg";
   d.worked_seconds = 40;
-  CHECK(board.worker_died(d).hung_before == 0);
-  CHECK(board.worker_died(d).hung_before == 1);
+  CHECK(board.worker_died(d, work_kind::samples).hung_before == 0);
+  CHECK(board.worker_died(d, work_kind::samples).hung_before == 1);
   CHECK(board.status().deaths_cost.repeated == 3);
   CHECK(board.status().deaths_cost.repetitions == 3);
   CHECK_FALSE(board.status().deaths_cost.waited_seconds);

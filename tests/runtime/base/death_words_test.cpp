@@ -39,6 +39,6 @@ TEST_CASE("a sample is reported as the killer of its workers only if no signal w
   CHECK(sent == "SIGKILL (sent by another process or by its own code)");
   CHECK(cause_with_sender("SIGSEGV", "") == "SIGSEGV");
   CHECK(deaths_over_work("it", {"SIGSEGV", "exit 3"}, 2) == "it killed 2 workers");
-  CHECK(deaths_over_work("it", {"SIGSEGV", sent}, 2) == "2 workers died while loading it");
-  CHECK(deaths_over_work("thumbnail", {sent}, 1, work_kind::jobs) == "1 worker died while running thumbnail");
+  CHECK(deaths_over_work("it", {"SIGSEGV", sent}, 2) == "it was in progress when 2 workers died");
+  CHECK(deaths_over_work("thumbnail", {sent}, 1) == "thumbnail was in progress when 1 worker died");
 }

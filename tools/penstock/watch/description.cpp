@@ -30,8 +30,8 @@ namespace {
 bool is_current(const json& hung, const json& worker) {
   const json& current = worker.at("current_sample");
   if (!current.is_string()) return false;
-  if (hung.at("job").is_null()) return current == hung.at("name");
-  return current.get<std::string>().ends_with(fmt::format("(job {})", text_of(hung.at("job"))));
+  if (current == hung.at("name")) return true;
+  return !hung.at("job").is_null() && current.get<std::string>().ends_with(fmt::format("(job {})", text_of(hung.at("job"))));
 }
 
 }  // namespace
