@@ -1,6 +1,10 @@
 #include "actors/host/limit_meter.hpp"
 
 #include "actors/supervisor/death_record.hpp"
+#include "runtime/base/batch_work.hpp"
+#include "runtime/base/memory_words.hpp"
+
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <iterator>
@@ -60,6 +64,7 @@ telemetry::limit_reading limit_meter::look(supervision::progress_facts run, cons
   if (const worker_status* const alone = worker_of(run.status, run.sacrificial_place)) {
     worker_look& seen = facts.sacrificial.emplace();
     seen.id = alone->id;
+    if (w.over_memory) context.over_memory.push_back(fmt::format("worker/{} {}.", w.id, excess_in_words(*w.over_memory, kind_of_work(status.jobs))));
     seen.incarnation = alone->incarnation;
     seen.ready = alone->state == child_state::ready || alone->state == child_state::draining;
     seen.sample_for = nanoseconds(static_cast<std::int64_t>(alone->current_sample_seconds.value_or(0) * 1e9));

@@ -54,6 +54,7 @@ session_status look_closer(session_status status, const arena::flight_recorders&
     w.current_sample.reset();
     w.current_sample_seconds.reset();
     w.current_work_seconds.reset();
+    w.current_limit_seconds.reset();
     w.current_index.reset();
     w.current_attempt.reset();
     w.current_epoch.reset();
@@ -74,6 +75,7 @@ session_status look_closer(session_status status, const arena::flight_recorders&
     const auto age = [now](steady_time since) { return std::chrono::duration<double>(std::max(now - since, nanoseconds(0))).count(); };
     w.current_sample_seconds = age(flight.since);
     if (flight.named_since) w.current_work_seconds = age(*flight.named_since);
+    if (flight.limit.count() > 0) w.current_limit_seconds = std::chrono::duration<double>(flight.limit).count();
     if (status.jobs && status.jobs->handed > 0) {
       --status.jobs->handed;
       ++status.jobs->running;

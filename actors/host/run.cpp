@@ -259,7 +259,7 @@ session_controls run::controls() {
 void run::workers_changed(const std::vector<worker_status>& workers, bool degraded, std::uint32_t started,
                           std::uint32_t restarts) {
   board_.workers_changed(workers, degraded, started, restarts);
-  for (event& one : watch_.look(workers, degraded, sacrificial_place_of(settings_.loader))) tell(std::move(one));
+  for (event& one : watch_.look(workers, degraded, sacrificial_place_of(settings_.loader), kind_.work)) tell(std::move(one));
 }
 
 void run::worker_died(const death_report& death) {

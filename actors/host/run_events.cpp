@@ -1,8 +1,10 @@
 #include "actors/host/run_events.hpp"
 
 #include "actors/supervisor/death_record.hpp"
+#include "runtime/base/batch_work.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/death_words.hpp"
+#include "runtime/base/memory_words.hpp"
 #include "runtime/base/sample_name.hpp"
 #include "runtime/base/units.hpp"
 
@@ -156,7 +158,7 @@ event event_of(const stall_report& stalled) {
   return e;
 }
 
-std::vector<event> worker_watch::look(const std::vector<worker_status>& workers, bool degraded, std::uint32_t sacrificial_place) {
+std::vector<event> worker_watch::look(const std::vector<worker_status>& workers, bool degraded, std::uint32_t sacrificial_place, work_kind kind) {
   std::vector<event> news;
   for (const worker_status& w : workers) {
     seen& s = workers_[w.id];
@@ -170,6 +172,14 @@ std::vector<event> worker_watch::look(const std::vector<worker_status>& workers,
     if (w.state == child_state::ready && s.ready < w.incarnation) {
       s.ready = w.incarnation;
       news.push_back(event_of_worker(event_kind::worker_ready, w, fmt::format("worker {} is ready", w.id)));
+    }
+    if (w.over_memory && s.over_memory < w.incarnation) {
+      s.over_memory = w.incarnation;
+      event e = event_of_worker(event_kind::memory_exceeded, w, fmt::format("worker {} {}", w.id, excess_in_words(*w.over_memory, kind)));
+      const std::string work(work_for_people(w.over_memory->work, kind));
+      e.sample = kind == work_kind::batches ? sample_in_work(work) : w.over_memory->sample;
+      if (kind == work_kind::samples && !work.empty()) e.path = work;
+      news.push_back(std::move(e));
     }
     const bool failed = w.state == child_state::failed;
     if (std::exchange(s.failed, failed) != failed && failed) {

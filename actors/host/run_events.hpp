@@ -36,12 +36,13 @@ namespace penstock::host {
 /// Compares the state of all workers with the previous one; each change becomes an event.
 class worker_watch {
  public:
-  [[nodiscard]] std::vector<event> look(const std::vector<worker_status>& workers, bool degraded, std::uint32_t sacrificial_place);
+  [[nodiscard]] std::vector<event> look(const std::vector<worker_status>& workers, bool degraded, std::uint32_t sacrificial_place, work_kind kind);
 
  private:
   struct seen {
     std::uint32_t started = 0;  // the last incarnation with a reported start
     std::uint32_t ready = 0;
+    std::uint32_t over_memory = 0;
     bool failed = false;
   };
   std::map<std::uint32_t, seen> workers_;

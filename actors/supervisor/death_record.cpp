@@ -4,6 +4,7 @@
 #include "runtime/base/counted.hpp"
 #include "runtime/base/death_words.hpp"
 #include "runtime/base/job_name.hpp"
+#include "runtime/base/memory_words.hpp"
 #include "runtime/base/sample_name.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
@@ -41,13 +42,21 @@ std::string work_in_hand(const worker_facts& w, work_kind kind) {
   return printable(kind == work_kind::samples ? name : job_named(name).value_or(named_job{}).work);
 }
 
+memory_excess excess_of(const arena::flight_reading& flight, std::uint64_t bytes, std::uint64_t limit_bytes) {
+  memory_excess over{bytes, limit_bytes, {}, {}};
+  if (flight.state.at == arena::phase::idle) return over;
+  over.work = printable(flight.sample_name);
+  if (flight.sample) over.sample = flight.sample->index;
+  return over;
+}
+
 bool has_work(const arena::flight_reading& w) {
   const arena::phase at = w.state.at;
   return at == arena::phase::loading || at == arena::phase::checking || at == arena::phase::collating;
 }
 
 bool is_told_as_job(const death_report& d, work_kind kind, bool jobs_are_told) {
-  return kind == work_kind::jobs && d.job && (jobs_are_told || d.cause == death_cause::hang);
+  return kind == work_kind::jobs && d.job && d.cause != death_cause::memory && (jobs_are_told || d.cause == death_cause::hang);
 }
 
 std::optional<schedule::flight_mark> sample_in_hand(const worker_facts& w) {
@@ -68,7 +77,6 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
     r.job = decision.blamed->sample;
     r.attempt = decision.blamed->attempt;
     if (std::string work = work_in_hand(w, kind); !work.empty()) r.work = std::move(work);
-    if (kind == work_kind::batches) r.sample = sample_in_work(r.work.value_or(""));
   } else if (decision.blamed) {
     r.sample = decision.blamed->sample;
     r.attempt = decision.blamed->attempt;
@@ -90,10 +98,17 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
       r.sequence = decision.sequence;
     }
   }
+  if (r.cause == death_cause::memory && w.over_memory && !w.over_memory->work.empty()) {
+    const auto named = kind == work_kind::samples ? std::nullopt : job_named(w.over_memory->work);
+    if (named) r.job = named->job;
+    (kind == work_kind::samples ? r.path : r.work) = named ? std::string(named->work) : w.over_memory->work;
+    r.sample = w.over_memory->sample;
+  }
+  if (kind == work_kind::batches && r.work) r.sample = sample_in_work(*r.work);
   // For a data loader's worker, count from when it began the sample, not the batch.
   const steady_time since = kind == work_kind::batches ? w.last_flight.named_since.value_or(w.last_flight.since) : w.last_flight.since;
   const steady_time until = ending.hung_at().value_or(now);  // a hung process may take seconds to end
-  if (!idle && (r.job || r.sample || r.path)) r.worked_seconds = std::chrono::duration<double>(std::max(until - since, nanoseconds(0))).count();
+  if (!idle && r.cause != death_cause::memory && (r.job || r.sample || r.path)) r.worked_seconds = std::chrono::duration<double>(std::max(until - since, nanoseconds(0))).count();
   if (!ignored) {
     r.held = decision.held;
     r.held_again = decision.held_again;
@@ -124,7 +139,15 @@ std::string preparation_text(work_phase phase, work_kind kind) {
 }
 
 std::string blame_text(const death_report& d, work_kind kind) {
-  if (d.job && kind == work_kind::batches) return ", while " + doing_in_words(d.work.value_or("a batch"));
+  if (d.cause == death_cause::memory && d.attempt == 0) {
+    const std::string work = d.job && kind == work_kind::jobs ? fmt::format("{} (job {})", d.work.value_or(""), *d.job) : d.work.value_or(d.path.value_or(""));
+    return noticed_in_words({0, 0, work, d.sample}, kind);
+  }
+  if (d.job && kind == work_kind::batches) {
+    const std::string doing = doing_in_words(d.work.value_or("a batch"));
+    const bool is_said = d.cause == death_cause::hang && d.reason.starts_with("it has been " + doing);
+    return is_said ? "" : ", while " + doing;
+  }
   if (d.job)
     return fmt::format(", while running job {}{}", *d.job, d.work ? fmt::format(" ({})", *d.work) : "");
   if (d.sample && d.attempt == 0 && d.epoch && d.sequence)  // not blamed

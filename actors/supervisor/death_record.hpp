@@ -29,8 +29,13 @@ struct worker_facts {
   std::string sent_signal;   ///< who sent the signal that ended the worker; empty: see termination::why_signalled()
   arena::flight_reading last_flight;
   std::uint64_t rss_bytes = 0;
+  std::optional<memory_excess> over_memory{};  ///< since it exceeded its memory limit
   std::optional<std::string>
       gpu_use;  ///< the GPU library or device that the worker, or a process that it started, was seen using
+
+  void used_at_most(std::uint64_t bytes) {
+    if (over_memory) over_memory->bytes = bytes;
+  }
 };
 
 /// The sample that the worker was loading, from the last reading of its flight recorder.
@@ -40,6 +45,9 @@ std::optional<schedule::flight_mark> sample_in_hand(const worker_facts& w);
 /// The name of the sample, or the work as the job described it, from the last reading of the worker's flight
 /// recorder; printable. Empty if the worker had none.
 [[nodiscard]] std::string work_in_hand(const worker_facts& w, work_kind kind);
+
+/// For a worker with this flight recorder that exceeds its memory limit.
+[[nodiscard]] memory_excess excess_of(const arena::flight_reading& flight, std::uint64_t bytes, std::uint64_t limit_bytes);
 
 /// Call once the worker has exited and the scheduler has decided what to blame.
 death_report as_report(const worker_facts& w, const supervision::termination& ending,
@@ -60,7 +68,8 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
 
 /// What the worker was doing: ", while loading sample 7 (cat.jpg)", ", while running job 7 (thumbnail)", for a data loader ",
 /// while loading sample 7". If it ignored a stop and nothing is blamed: ", while working on 'cat.jpg'". If it died before its
-/// first sample: preparation_text(). Empty if nothing is known.
+/// first sample: preparation_text(). After the reason for a worker over its memory limit: "; it was loading sample 7 when that
+/// was noticed". Empty if nothing is known.
 [[nodiscard]] std::string blame_text(const death_report& death, work_kind kind);
 
 /// ", for 40 s; that had hung 2 times before: ...; 2 batches to load again": what else is known. Empty: nothing.

@@ -4,8 +4,8 @@
 #include "actors/protocol/hello.hpp"
 #include "actors/supervisor/worker_views.hpp"
 #include "runtime/base/log.hpp"
+#include "runtime/base/memory_words.hpp"
 #include "runtime/base/text.hpp"
-#include "runtime/base/units.hpp"
 #include "runtime/process/fault_injection.hpp"
 #include "runtime/process/gpu_use_watch.hpp"
 #include "runtime/process/oom_watch.hpp"
@@ -110,11 +110,9 @@ struct carry_out {
                                        end.took_too_long, sample_in_hand(w)});
   }
   void operator()(const supervision::memory_exceeded& grown) {
-    log::warn("supervisor",
-              "worker {} (pid {}) uses {} of private memory, but [loader.limits] allows {}: replacing it "
-              "after this batch",
-              grown.who.worker, grown.pid, bytes_for_people(grown.bytes),
-              bytes_for_people(s.deps.settings.rules.memory_max_bytes));
+    const auto& over = s.records.at(grown.who).over_memory.emplace(
+        excess_of(s.deps.flights->read(grown.who.worker), grown.bytes, s.deps.settings.rules.memory_max_bytes));
+    log::warn("supervisor", "worker {} (pid {}) {}", grown.who.worker, grown.pid, excess_in_words(over, s.deps.settings.work));
   }
   void operator()(const supervision::gpu_use_reported& found) {
     log::warn("supervisor", "worker {}: {}", found.who.worker, found.use);
@@ -245,7 +243,7 @@ void measure(self_pointer self) {
     if (w.ended || w.pid <= 0) continue;
     if (w.host) {
       const arena::flight_reading flight = s.deps.flights->read(place);
-      s.workers->measured(w.who, flight.rss_bytes, flight.samples_done);
+      w.used_at_most(s.workers->measured(w.who, flight.rss_bytes, flight.samples_done));
       continue;
     }
     const auto facts = process::look_at(w.pid);
@@ -256,7 +254,7 @@ void measure(self_pointer self) {
       audited.push_back(w.pid);
     }
     if (w.gpu_use) s.workers->uses_gpu(w.who, now, *w.gpu_use);
-    s.workers->measured(w.who, facts->rss_anon_bytes, s.deps.flights->read(place).samples_done);
+    w.used_at_most(s.workers->measured(w.who, facts->rss_anon_bytes, s.deps.flights->read(place).samples_done));
   }
   // The result is used at the next measurement, because the check may block on a hung process.
   if (!audited.empty()) s.gpu_users.look(std::move(audited));

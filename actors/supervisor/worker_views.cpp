@@ -27,17 +27,18 @@ worker_status status_of(const supervision::place_view& place, const worker_facts
     if (living->pid > 0) w.pid = living->pid;
     w.rss_bytes = flight.rss_bytes > 0 ? flight.rss_bytes : living->rss_bytes;
     w.gpu_use = living->gpu_use;
+    w.over_memory = living->over_memory;
     if (!flight.sample_name.empty()) w.current_sample = printable(flight.sample_name);
   }
   if (died != nullptr) w.last_death = *died;
   return w;
 }
 
-supervision::worker_sign sign_of(const worker_facts& w, const arena::flight_reading& flight,
 std::string hang_work_text(const std::string& work, work_kind kind) {
   return kind == work_kind::batches ? "it has been " + doing_in_words(work) : fmt::format("it has been working on '{}'", work);
 }
 
+supervision::worker_sign sign_of(const worker_facts& w, const arena::flight_reading& flight,
                                  bool has_leases, steady_time now, work_kind kind) {
   const auto facts = w.host ? std::nullopt : process::look_at(w.pid);
   supervision::worker_sign sign;

@@ -43,6 +43,7 @@ const char* name_of(event_kind kind) noexcept {
     case event_kind::host_left: return "host_left";
     case event_kind::host_lost: return "host_lost";
     case event_kind::host_refused: return "host_refused";
+    case event_kind::memory_exceeded: return "memory_exceeded";
     case event_kind::job_failed: return "job_failed";
     case event_kind::job_raised: return "job_raised";
     case event_kind::batch_lost: return "batch_lost";

@@ -48,6 +48,7 @@ failure termination::why_not_started(failure why) const {
 
 void termination::retire(death_cause why, std::string reason) {
   if (!cause_) begin(why, std::move(reason));
+  else if (cause_ == why && !reason.empty()) reason_ = std::move(reason);
 }
 
 void termination::stop(steady_time now, nanoseconds patience) {
@@ -80,7 +81,7 @@ void termination::violate(steady_time now, std::string reason) {
 
 void termination::kill(steady_time now) {
   look(now);
-  retire(death_cause::stopped);
+  if (!under_way()) begin(death_cause::stopped, {});
   asked_ = true;
   kill_by(now);
 }

@@ -87,7 +87,7 @@ class termination {
   [[nodiscard]] failure why_not_started(failure why) const;
 
   /// The child will be replaced or removed for this reason (stopped or
-  /// memory) once it has finished its leases. Sets no deadline yet.
+  /// memory) once it has finished its leases. Sets no deadline yet. A later call for the same cause replaces the reason.
   void retire(death_cause why, std::string reason = {});
   /// The child was asked to stop and has `patience` to exit. Later calls can only shorten this time.
   void stop(steady_time now, nanoseconds patience);
@@ -95,8 +95,8 @@ class termination {
   void hang(steady_time now, death_cause why, std::string reason);
   /// The child violated the protocol: SIGKILL at once. Its messages are ignored from now on.
   void violate(steady_time now, std::string reason);
-  /// SIGKILL at once, although the child is not at fault, because
-  /// an operator ordered it or there is no memory for the child.
+  /// SIGKILL at once, although the child is not at fault, because an operator ordered it or there is no memory for the
+  /// child. That is then the cause, even if the child was to be replaced because of its memory.
   void kill(steady_time now);
   /// SIGKILL at once, for this reason, because the child would not handle
   /// another signal. Does nothing if it is already being terminated.

@@ -280,17 +280,19 @@ nanoseconds worker_supervision::tick() const {
   return std::min(rules_.clocks.tick(), std::max<nanoseconds>(shortest_limit_ / 16, 5ms));
 }
 
-void worker_supervision::measured(worker_ref who, std::uint64_t private_bytes, std::uint64_t samples_done) {
-  if (!may_recycle(who)) return;
-  child& c = children_.at(who.worker);
-  if (rules_.memory_max_bytes > 0 && private_bytes > rules_.memory_max_bytes) {
-    c.ending.retire(death_cause::memory, fmt::format("it used {} of private memory, but [loader.limits] memory allows {}",
-                                                     bytes_for_people(private_bytes), bytes_for_people(rules_.memory_max_bytes)));
-    outbox_.emplace_back(memory_exceeded{who, c.pid.value_or(-1), private_bytes});
-    pool_.recycle(who);
-  } else if (rules_.recycle_after_samples > 0 && samples_done >= rules_.recycle_after_samples) {
-    pool_.recycle(who);
-  }
+std::uint64_t worker_supervision::measured(worker_ref who, std::uint64_t private_bytes, std::uint64_t samples_done) {
+  child* c = living(who);
+  const bool may = may_recycle(who);
+  if (c == nullptr || (!may && c->memory_peak == 0)) return 0;
+  const bool grew = rules_.memory_max_bytes > 0 && private_bytes > std::max(rules_.memory_max_bytes, c->memory_peak);
+  const bool first = grew && std::exchange(c->memory_peak, private_bytes) == 0;
+  if (grew)
+    c->ending.retire(death_cause::memory, fmt::format("it used {} of private memory, but [loader.limits] memory allows {}",
+                                                      bytes_for_people(private_bytes), bytes_for_people(rules_.memory_max_bytes)));
+  if (first) outbox_.emplace_back(memory_exceeded{who, c->pid.value_or(-1), private_bytes});
+  const bool is_old = rules_.recycle_after_samples > 0 && samples_done >= rules_.recycle_after_samples;
+  if (may && (first || is_old)) pool_.recycle(who);
+  return c->memory_peak;
 }
 
 /// Only the owner may use the GPU. Workers and processes that they start must not.

@@ -84,7 +84,7 @@ struct decide_blame {
   bool host_lost = false;      ///< whether it is gone because its loader host is gone
   bool took_too_long = false;  ///< whether it was killed because its work took too long
 };
-/// The worker exceeded its memory limit. It is replaced when its current batch is done.
+/// The worker exceeded its memory limit, and is replaced when its current batch is done. Sent once for each worker.
 struct memory_exceeded {
   worker_ref who;
   pid_t pid = -1;
@@ -181,8 +181,8 @@ class worker_supervision {
   void expect_limit(nanoseconds limit) { shortest_limit_ = std::min(shortest_limit_, limit); }
   /// The interval at which to call look().
   [[nodiscard]] nanoseconds tick() const;
-  /// Call once a second for each worker.
-  void measured(worker_ref who, std::uint64_t private_bytes, std::uint64_t samples_done);
+  /// Call once a second for each worker. Returns the most private memory that it was seen using, if that is over its limit; otherwise 0.
+  std::uint64_t measured(worker_ref who, std::uint64_t private_bytes, std::uint64_t samples_done);
   /// The worker, or a process that it started, was found using the GPU.
   void uses_gpu(worker_ref who, steady_time now, const std::string& use);
 
@@ -207,6 +207,7 @@ class worker_supervision {
     std::optional<pid_t> pid;
     bool draining = false;
     bool gpu_use_known = false;
+    std::uint64_t memory_peak = 0;   // 0: not over its limit
     std::optional<failure> gave_up;  // the reason that the worker gave for giving up
     std::optional<process::exit_report> ended;
     std::string cause;  // as text, once the worker has ended

@@ -611,8 +611,10 @@ limit_advice advise(const limit_reading& whole, const limit_context& context, co
 }
 
 limits_status limits_of(const limit_reading& reading, const limit_advice& advice) {
+    advice.more.insert(advice.more.end(), context.over_memory.begin(), context.over_memory.end());
   const auto share = [&](limit l) { return reading.share[static_cast<std::size_t>(l)]; };
   return {share(limit::storage), share(limit::decode),   share(limit::order), share(limit::wire),
+  advice.more.insert(advice.more.end(), context.over_memory.begin(), context.over_memory.end());
           share(limit::convert), share(limit::consumer), share(limit::start), advice.sentence, advice.hosts};
 }
 

@@ -37,6 +37,17 @@ struct limit_context {
   std::uint32_t remote_resting = 0;  ///< workers that hosts offer but that an operator does not want to run
   std::vector<slow_sample> slowest{};     ///< slow samples of the last minutes, the slowest first
   std::map<std::uint32_t, std::string> loading{};  ///< by worker: the name of the sample that it is loading
+  /// The sample that a data loader's worker has been loading for the longest time, if that is at least 1 s.
+  struct long_load {
+    std::uint32_t worker = 0;
+    std::string name{};
+    double seconds = 0;
+  };
+  std::optional<long_load> longest{};
+  std::optional<nanoseconds> stalled_limit{};  ///< the time limit of the work that the stream waits for
+  std::optional<hosts_wait> waits_for_hosts{};
+  bool drained = false;                        ///< an operator drained all workers
+  std::vector<std::string> over_memory{};          ///< a sentence about each worker that is over its memory limit
   steady_time now{};
 };
 

@@ -1,5 +1,6 @@
 #include "runtime/telemetry/report_json.hpp"
 
+#include "runtime/base/batch_work.hpp"
 #include "runtime/base/death_words.hpp"
 #include "runtime/base/memory_words.hpp"
 #include "runtime/base/same_work.hpp"
@@ -67,7 +68,13 @@ json as_json(const epoch_report& e) {
           {"seconds", rounded(e.seconds)}};
 }
 
-json as_json(const worker_status& w) {
+json as_json(const memory_excess& over, work_kind kind) {
+  const std::string work(work_for_people(over.work, kind));
+  return {{"bytes", over.bytes}, {"limit_bytes", over.limit_bytes}, {"sample", or_null(kind == work_kind::batches ? sample_in_work(work) : over.sample)},
+          {"work", text_or_null(work)}, {"text", excess_in_words(over, kind)}};
+}
+
+json as_json(const worker_status& w, work_kind kind) {
   json j{{"id", w.id},
          {"pid", or_null(w.pid)},
          {"state", name_of(w.state)},
@@ -75,13 +82,15 @@ json as_json(const worker_status& w) {
          {"restarts", w.restarts},
          {"samples", w.samples},
          {"rss_bytes", w.rss_bytes},
-         {"current_sample", or_null(w.current_sample)},
+         {"current_sample", w.current_sample ? json(work_for_people(*w.current_sample, kind)) : json()},
          {"current_index", or_null(w.current_index)},
          {"current_attempt", or_null(w.current_attempt)},
          {"current_epoch", or_null(w.current_epoch)},
          {"current_seq", or_null(w.current_sequence)},
          {"current_sample_seconds", seconds_or_null(w.current_sample_seconds)},
-         {"current_work_seconds", seconds_or_null(w.current_work_seconds)}};
+         {"current_work_seconds", seconds_or_null(w.current_work_seconds)},
+         {"current_limit_seconds", seconds_or_null(w.current_limit_seconds)}};
+  j["over_memory"] = w.over_memory ? as_json(*w.over_memory, kind) : json(nullptr);
   j["gpu_use"] = or_null(w.gpu_use);
   j["why_stopped"] = text_or_null(name_of(w.why_stopped));
   j["last_death"] = w.last_death ? telemetry::as_json(*w.last_death) : json(nullptr);
@@ -412,7 +421,7 @@ json as_json(const session_status& s) {
       j["gpu"]["processes"].push_back({{"pid", p.pid}, {"bytes", p.bytes}});
   }
   j["workers"] = json::array();
-  for (const worker_status& w : s.workers) j["workers"].push_back(as_json(w));
+  for (const worker_status& w : s.workers) j["workers"].push_back(as_json(w, kind_of_work(s.jobs)));
   j["worker_restarts"] = s.worker_restarts;
   j["workers_ended_unexpectedly"] = s.workers_ended_unexpectedly;
   j["quarantined"] = s.quarantined;

@@ -932,6 +932,35 @@ TEST_CASE("status names a sample that has hung before, and so does describe for 
   CHECK(cli::status_for_people(telemetry::as_json(s), {}, 0).find(words) == std::string::npos);  // the stall already reports the hang
 }
 
+TEST_CASE("status and describe say that a worker drains because it is over its memory limit, and what it was loading") {
+  session_status s = loader_status();
+  s.workers[0].state = child_state::draining;
+  s.workers[0].over_memory = memory_excess{1178ULL << 20U, 600ULL << 20U, "sample 40 (job 31)", {}};
+  const auto status = telemetry::as_json(s);
+  CHECK(status["workers"][0]["over_memory"]["sample"] == 40);
+  CHECK(status["workers"][0]["current_sample"] == "sample 37");  // users of a data loader know no jobs
+  CHECK(cli::status_for_people(status, {}, 0).find("  draining (over the memory limit)  ") != std::string::npos);
+  nlohmann::ordered_json pipeline{{"status", status}, {"batches", {{"loading", 1}, {"loaded", 0}, {"uploading", 0}, {"ready", 0}, {"in_use", 0}}}, {"waits_for", "x"}};
+  cli::target one;
+  one.kind = cli::target_kind::worker;
+  one.worker = 1;
+  const std::string about = cli::description_for_people(cli::description_of(pipeline, one), 0);
+  CHECK(about.find("is replaced after its current batch: it used 1.15 GiB of private memory, but [loader.limits] memory allows 600 MiB; it was loading "
+                   "sample 40 when that was noticed") != std::string::npos);
+  CHECK(about.find("sample 37 hung 1 time") != std::string::npos);
+}
+
+TEST_CASE("the list of deaths says what a worker over its memory limit was loading") {
+  death_report d;
+  d.cause = death_cause::memory;
+  d.sample = 40;
+  d.work = "sample 40";
+  d.job = 31;
+  d.reason = "it used 1.15 GiB of private memory, but [loader.limits] memory allows 600 MiB";
+  CHECK(cli::deaths_for_people(nlohmann::ordered_json::array({telemetry::as_json(d)}), work_kind::batches, 0).find("was loading sample 40; it used 1.15 GiB of") !=
+        std::string::npos);
+}
+
 TEST_CASE("status gives advice about a sample that hung before only while a worker tries it again") {
   session_status s = status_with(std::nullopt);
   s.hung.push_back({"cats/tom.jpg", {}, {{0, 40, std::chrono::system_clock::time_point(std::chrono::hours(12))}}});

@@ -61,6 +61,7 @@ enum class event_kind : std::uint8_t {
   host_left,       ///< host: its workers have finished what they held
   host_lost,       ///< host; text: why
   host_refused,    ///< host; text: what differs, with both values
+  memory_exceeded,  ///< a worker is over its memory limit, and is replaced after its batch: worker, incarnation, pid, sample, path
   job_raised,      ///< in a pool: a job's function raised `exception`; only the first 100 times
   batch_lost,      ///< in a data loader: the program got an exception instead of a batch: epoch, sequence, `samples`; sample: the
                    ///< one to blame, if any; text: why

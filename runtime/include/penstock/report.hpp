@@ -156,7 +156,8 @@ struct death_report {
   std::optional<std::string> work{};   ///< its function, or the text of JobCall::describe()
   /// Set if the process ignored a request to stop: how long after the request it was killed. After such a
   /// kill, or an immediate one by an operator, `sample`, `path` and the batch (in a pool, `work`) are what it
-  /// was working on, and nothing is blamed.
+  /// was working on, and nothing is blamed. If the cause is `memory`, they are what it was working on when it was found to be
+  /// over its limit.
   std::optional<double> ignored_stop_seconds{};
   /// How long the process had been busy with this work, or with the blamed sample or job.
   std::optional<double> worked_seconds{};
@@ -364,6 +365,15 @@ struct run_report : workers_report, owner_report {
   std::optional<group_status> group{};    ///< only for a rank of a group
 };
 
+/// A worker's private memory while it is more than [loader.limits] memory allows.
+struct memory_excess {
+  std::uint64_t bytes = 0;  ///< the most that was measured
+  std::uint64_t limit_bytes = 0;
+  std::string work{};                     ///< what it was working on when that was noticed; in a pool with its job; empty: nothing
+  std::optional<std::uint64_t> sample{};  ///< the index of that sample; empty in a pool
+  bool operator==(const memory_excess&) const = default;
+};
+
 struct worker_status {
   std::uint32_t id = 0;
   std::optional<std::int32_t> pid;
@@ -382,6 +392,9 @@ struct worker_status {
   std::optional<double> next_restart_seconds;
   std::optional<std::string> gpu_use{};  ///< evidence that it uses the GPU; only the owner may
   vacancy why_stopped = vacancy::none;
+  std::optional<double> current_limit_seconds{};  ///< the time limit of that work, if it has its own; only over the control socket
+  /// Set from when the worker is over its memory limit until it is replaced, after its batch.
+  std::optional<memory_excess> over_memory{};
   /// The index of the sample that `current_sample` names, and the attempt at it; only over the control socket. Empty in a pool.
   std::optional<std::uint64_t> current_index{};
   std::optional<std::uint32_t> current_attempt{};

@@ -72,7 +72,7 @@ TEST_CASE("the rows that a worker has finished are known while it works on a bat
 
 TEST_CASE("the start of the sacrificial worker is explained") {
   host::worker_watch watch;
-  const auto news = watch.look({worker_in(0, child_state::starting), worker_in(sacrificial, child_state::starting)}, false, sacrificial);
+  const auto news = watch.look({worker_in(0, child_state::starting), worker_in(sacrificial, child_state::starting)}, false, sacrificial, work_kind::samples);
   REQUIRE(news.size() == 2);
   CHECK(news[0].text == "worker 0 started (pid 100)");
   CHECK(news[1].text == "worker 64 started (pid 164): the sacrificial worker, which works alone on what may have killed other workers");

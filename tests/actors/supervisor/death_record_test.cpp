@@ -1,6 +1,8 @@
 // The report of a worker's death, and its wording.
 #include "actors/supervisor/death_record.hpp"
 
+#include "runtime/supervision/hang_history.hpp"
+
 #include <catch2/catch_test_macros.hpp>
 
 #include <csignal>
@@ -143,6 +145,70 @@ TEST_CASE("a hang's duration is measured when the hang is detected, however long
   scheduler::blame_decision decision;
   decision.blamed = {17, 1};
   CHECK(as_report(w, ending, decision, work_kind::samples, start + 42s).worked_seconds == 40.0);
+}
+
+TEST_CASE("the record of a worker over its memory limit names what it was loading when that was noticed, without blame") {
+  supervision::termination ending({}, start);
+  ending.retire(death_cause::memory, "it used 1.15 GiB");
+  ending.stop(start + 1s, 10s);
+  auto w = died_of(0, "");
+  w.ended = process::exit_report{17, process::exit_report::how::exited, 0};
+  w.last_flight = {};
+  arena::flight_reading then;
+  then.state.at = arena::phase::loading;
+  SECTION("a session") {
+    then.sample_name = "cat.jpg";
+    then.sample = arena::flight_sample{40, 1};
+    w.over_memory = supervisor::excess_of(then, 1 << 30, 1 << 29);
+    const death_report d = as_report(w, ending, {}, work_kind::samples, start + 5s);
+    CHECK(std::tuple(d.sample, d.path, d.attempt, d.worked_seconds.has_value()) == std::tuple(40U, "cat.jpg", 0U, false));
+    CHECK(supervisor::end_text(d) + supervisor::blame_text(d, work_kind::samples) ==
+          "was stopped: it used 1.15 GiB; it was loading sample 40 (cat.jpg) when that was noticed");
+  }
+  SECTION("a data loader") {
+    then.sample_name = "sample 40 (job 7)";
+    w.over_memory = supervisor::excess_of(then, 1 << 30, 1 << 29);
+    const death_report d = as_report(w, ending, {}, work_kind::batches, start + 5s);
+    CHECK(std::tuple(d.sample, d.work, d.job) == std::tuple(40U, "sample 40", 7U));
+    CHECK(supervisor::blame_text(d, work_kind::batches) == "; it was loading sample 40 when that was noticed");
+  }
+  SECTION("a pool") {
+    then.sample_name = "thumbnail (job 7)";
+    w.over_memory = supervisor::excess_of(then, 1 << 30, 1 << 29);
+    const death_report d = as_report(w, ending, {}, work_kind::jobs, start + 5s);
+    CHECK(supervisor::blame_text(d, work_kind::jobs) == "; it was running thumbnail (job 7) when that was noticed");
+    CHECK_FALSE(supervisor::is_told_as_job(d, work_kind::jobs, true));
+  }
+  SECTION("between two samples") {
+    w.over_memory = supervisor::excess_of({}, 1 << 30, 1 << 29);
+    CHECK(supervisor::blame_text(as_report(w, ending, {}, work_kind::batches, start + 5s), work_kind::batches).empty());
+  }
+}
+
+TEST_CASE("an operator's kill of a worker over its memory limit counts as a hang of the sample that it had been loading for 5 s") {
+  supervision::termination ending({}, start);
+  ending.retire(death_cause::memory, "it used 804 MiB");
+  ending.kill(start + 6s);
+  static_cast<void>(ending.advance(start + 6s));
+  auto w = died_of(SIGKILL, "sample 40 (job 7)");
+  w.last_flight.since = start;
+  w.over_memory = supervisor::excess_of(w.last_flight, 2, 1);
+  const death_report d = as_report(w, ending, {}, work_kind::batches, start + 6s);
+  CHECK(d.cause == death_cause::stopped);
+  CHECK(d.worked_seconds == 6);
+  CHECK(supervision::is_hang(d));
+  CHECK(supervisor::end_text(d) + supervisor::blame_text(d, work_kind::batches) == "was killed on request, while loading sample 40");
+}
+
+TEST_CASE("the text about a data loader's worker that hung names its sample once") {
+  death_report d;
+  d.cause = death_cause::hang;
+  d.reason = "it has been loading sample 350 for 4.14 s";
+  d.job = 19;
+  d.work = "sample 350";
+  CHECK(supervisor::death_text(d, work_kind::batches) == "worker 0 was killed: it has been loading sample 350 for 4.14 s");
+  d.reason = "no heartbeat for 30 s";
+  CHECK(supervisor::death_text(d, work_kind::batches) == "worker 0 was killed: no heartbeat for 30 s, while loading sample 350");
 }
 
 TEST_CASE("the text about a worker that was replaced because of its memory says how much it used") {

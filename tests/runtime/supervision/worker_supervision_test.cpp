@@ -346,6 +346,38 @@ TEST_CASE(
   CHECK(s.all<memory_exceeded>().size() == 20);
 }
 
+TEST_CASE("the reason for the end of a worker over its memory limit has the most that it was seen using, also after it began to drain") {
+  worker_rules rules = usual();
+  rules.memory_max_bytes = 600U << 20U;
+  stage s(rules);
+  s.be_ready();
+  CHECK(s.workers.measured(s.who(), 600U << 20U, 0) == 0);
+  CHECK(s.workers.measured(s.who(), 804U << 20U, 0) == 804U << 20U);
+  s.look();
+  CHECK(s.workers.measured(s.who(), 1178U << 20U, 0) == 1178U << 20U);
+  CHECK(s.workers.measured(s.who(), 900U << 20U, 0) == 1178U << 20U);
+  CHECK(s.all<memory_exceeded>().size() == 1);
+  CHECK(s.all<retire_worker>().size() == 1);
+  s.workers.told_to_stop(s.who(), s.now);
+  s.workers.exited(s.who(), s.now, exited(0), false);
+  CHECK(s.workers.ending_of(s.who())->fault(exited(0)) == "it used 1.15 GiB of private memory, but [loader.limits] memory allows 600 MiB");
+}
+
+TEST_CASE("an operator who kills a worker over its memory limit is the cause of its end") {
+  worker_rules rules = usual();
+  rules.memory_max_bytes = 1000;
+  stage s(rules);
+  s.be_ready();
+  s.workers.measured(s.who(), 1001, 0);
+  s.look();
+  s.workers.restart(0, s.now, true);
+  s.look();
+  CHECK(s.signals() == std::vector{SIGKILL});
+  s.workers.exited(s.who(), s.now, signalled(SIGKILL), false);
+  CHECK(s.workers.ending_of(s.who())->cause_of(signalled(SIGKILL)) == death_cause::stopped);
+  CHECK(s.workers.ending_of(s.who())->fault(signalled(SIGKILL)).empty());
+}
+
 TEST_CASE("a process that uses the GPU is reported once, or killed, depending on the rule") {
   for (const exclusive_rule rule : {exclusive_rule::off, exclusive_rule::report, exclusive_rule::enforce}) {
     worker_rules rules = usual();

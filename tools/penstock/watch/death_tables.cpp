@@ -187,7 +187,7 @@ std::string work_and_why(const json& d, work_kind kind) {
   const std::string reason = reason_of_death(d);
   if (work.is_null()) return or_dash(reason);
   if (reason.empty() || d.at("cause") == "hang") return text_of(work);  // the reason of a hang repeats the work
-  if (sender_of(d).empty()) return text_of(work) + "; " + reason;
+  if (sender_of(d).empty() && d.at("cause") != "memory") return text_of(work) + "; " + reason;
   return fmt::format("was {} {}; {}", kind == work_kind::jobs ? "running" : "loading", text_of(work), reason);
 }
 

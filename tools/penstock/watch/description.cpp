@@ -293,6 +293,7 @@ void add_worker(fields& f, const json& w, work_kind kind) {
                     counted(w.at("restarts").get<std::uint64_t>(), "restart")));
   f.add(words_for(kind).items, text_of(w.at("samples")) + " by this incarnation");
   f.add("memory", bytes_for_people(w.at("rss_bytes").get<std::uint64_t>()));
+  if (const json over = w.value("over_memory", json()); over.is_object()) f.add("over its limit", text_of(over.at("text")));
   f.add(words_for(kind).doing,
         w.at("current_sample").is_null()
             ? "nothing"

@@ -31,9 +31,14 @@ std::string without_year(const std::string& time) {
   return time.size() < 19 ? time : time.substr(5, 14);
 }
 
+bool is_over_memory(const json& worker) {
+  return worker.value("over_memory", json()).is_object();
+}
+
 std::string state_of(const json& worker) {
   const json& again = worker.at("next_restart_seconds");
   const json why = worker.value("why_stopped", json());
+  if (is_over_memory(worker)) return text_of(worker.at("state")) + " (over the memory limit)";
   if (why.is_string()) return fmt::format("{} ({})", text_of(worker.at("state")), why.get<std::string>());
   if (!again.is_number() || again.get<double>() < 0.05) return text_of(worker.at("state"));
   return fmt::format("{} {:.1f} s", text_of(worker.at("state")), again.get<double>());

@@ -19,6 +19,8 @@ namespace penstock::cli {
 [[nodiscard]] std::string utc_for_people(const nlohmann::ordered_json& time);
 /// What utc_for_people() returns, without the year: "11-24 18:33:44".
 [[nodiscard]] std::string without_year(const std::string& time);
+/// Whether the worker is to be replaced because it exceeded its memory limit.
+[[nodiscard]] bool is_over_memory(const nlohmann::ordered_json& worker);
 /// "ready", "backoff 1.5 s", "stopped (..)": the state of a worker in status.
 [[nodiscard]] std::string state_of(const nlohmann::ordered_json& worker);
 

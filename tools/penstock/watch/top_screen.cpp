@@ -75,7 +75,7 @@ std::vector<std::string> worker_lines(const top_looks& looks, const std::vector<
   const char* const time = kind == work_kind::batches && !of_batch ? "current_work_seconds" : "current_sample_seconds";
   std::vector<std::vector<std::string>> rows;
   for (const json& w : workers) {
-    std::string state = text_of(w.at("state"));
+    std::string state = is_over_memory(w) ? state_of(w) : text_of(w.at("state"));
     if (w.at("next_restart_seconds").is_number())
       state += " " + time_text(w.at("next_restart_seconds").get<double>());
     const bool busy = !w.at("current_sample").is_null();
