@@ -72,6 +72,11 @@ progress_ticker::progress_ticker(process::io_thread& io, gather facts, tell news
       rates_(std::chrono::steady_clock::now()),
       ticker_(io, look_every, [this] { look(); }) {}
 
+std::optional<stall_report> progress_ticker::stalled_at(const supervision::progress_facts& facts) const {
+  running_clock next = clock_;
+  return watch_.stalled_at(next.look(std::chrono::steady_clock::now()), facts);
+}
+
 void progress_ticker::look() {
   const double stood = watch_.stalled() ? watch_.stalled()->seconds : 0;
   const steady_time now = std::chrono::steady_clock::now();

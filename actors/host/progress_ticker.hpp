@@ -46,6 +46,9 @@ class progress_ticker {
   /// Calls `facts` and `news` on the io thread; they must not block. Calls `news` after every check.
   progress_ticker(process::io_thread& io, gather facts, tell news);
 
+  /// The stall at the moment of these facts; call on the io thread. The last check may be a second old.
+  [[nodiscard]] std::optional<stall_report> stalled_at(const supervision::progress_facts& facts) const;
+
  private:
   void look();
 

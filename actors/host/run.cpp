@@ -177,23 +177,19 @@ void run::drain(std::uint32_t worker) {
 
 session_status run::told_status() const {
   session_status known = board_.status();
-  const limits_told told = limits();
-  known.limits = telemetry::limits_of(told.reading, told.advice);
   add_to_status(known);
   return known;
 }
 
 session_status run::status() const {
   session_status known = told_status();
-  const std::lock_guard hold(mutex_);
-  const engine* e = running();
-  return e != nullptr ? look_closer(std::move(known), *e->flights, now(), batches_under_way()) : known;
-}
-
-/// Called on the io thread, which must not wait for mutex_. No lock is needed, because `e` outlives its
-/// sockets.
-session_status run::status_of(const engine& e) const {
-  return look_closer(told_status(), *e.flights, now(), batches_under_way());
+  {
+    const std::lock_guard hold(mutex_);
+    if (const engine* e = running()) known = look_closer(std::move(known), *e->flights, now(), batches_under_way());
+  }
+  const limits_told told = limits_at(known);
+  known.limits = telemetry::limits_of(told.reading, told.advice);
+  return known;
 }
 
 std::vector<batch_passage> run::batches_under_way() const {
@@ -203,7 +199,7 @@ std::vector<batch_passage> run::batches_under_way() const {
 
 supervision::progress_facts run::progress_of(const engine& e) const {
   supervision::progress_facts facts;
-  facts.status = status_of(e);
+  facts.status = look_closer(told_status(), *e.flights, now(), batches_under_way());
   facts.sacrificial_place = sacrificial_place_of(settings_.loader);
   facts.worker_start_deadline = settings_.loader.hang.start_deadline;
   facts.paused_by = board_.paused_by();
@@ -214,6 +210,15 @@ supervision::progress_facts run::progress_of(const engine& e) const {
 std::chrono::system_clock::time_point run::started() const {
   return board_.status().started.value_or(std::chrono::system_clock::time_point());
 }
+/// The io thread must not wait for mutex_: e outlives its sockets.
+supervision::progress_facts run::shown_by(const engine& e) const {
+  supervision::progress_facts facts = progress_of(e);
+  if (e.progress) facts.status.stalled = e.progress->stalled_at(facts);
+  const limits_told told = limits_at(facts.status);
+  facts.status.limits = telemetry::limits_of(told.reading, told.advice);
+  return facts;
+}
+
 
 std::string run::id() const {
   return control::session_id(settings_.name, ::getpid(), started());

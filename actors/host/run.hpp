@@ -165,9 +165,10 @@ class run : public supervisor::supervisor_listener {
   /// The slowest samples of the last minutes, the slowest first.
   [[nodiscard]] virtual std::vector<slow_sample> slowest_samples(steady_time when) const { return times() == nullptr ? std::vector<slow_sample>() : times()->slowest(when); }
 
-  /// The status, without the facts that only the flight recorders contain.
+  /// What was published, without the facts that only the flight recorders contain.
   [[nodiscard]] session_status told_status() const;
-  [[nodiscard]] session_status status_of(const engine& e) const;
+  /// What the control socket and the metrics show: workers, stall and advice of one moment. Call on the io thread.
+  [[nodiscard]] supervision::progress_facts shown_by(const engine& e) const;
   [[nodiscard]] std::vector<batch_passage> batches_under_way() const;
   [[nodiscard]] supervision::progress_facts progress_of(const engine& e) const;
   [[nodiscard]] std::string metrics_page(const engine& e) const;
@@ -176,6 +177,8 @@ class run : public supervisor::supervisor_listener {
   [[nodiscard]] std::string id() const;
   [[nodiscard]] session_controls controls();
   [[nodiscard]] limits_told limits() const;
+  /// The advice that fits this status.
+  [[nodiscard]] limits_told limits_at(session_status status) const;
   void change_workers(std::uint32_t workers, const std::string& text);
   void tune(const supervision::progress_facts& facts, const std::vector<worker_look>& workers);
   void open_record();

@@ -31,9 +31,9 @@ std::optional<control::rank_note> rank_named(const std::string& name) {
 }  // namespace
 
 void run::open_sockets(engine& e) {
+  watch_progress(e);  // first: answers on the control socket use it
   if (kind_.control_socket) open_control_socket(e);
   if (!settings_.metrics.listen.empty()) open_metrics(e);
-  watch_progress(e);
   measure_limits(e);
 }
 
@@ -72,8 +72,9 @@ void run::open_control_socket(engine& e) {
   }
   board_.is_called(bound->path.stem().string());
   session_controls answers = controls();
-  answers.status = [this, &e] { return status_of(e); };
-  answers.progress = [this, &e] { return progress_of(e); };
+  answers.status = [this, &e] { return shown_by(e).status; };
+  answers.progress = [this, &e] { return shown_by(e); };
+  answers.limits = [this, &e] { return limits_at(shown_by(e).status); };
   answers.metrics = [this, &e] { return metrics_page(e); };
   add_verbs(answers, e);
   boost::asio::post(e.io->context(), [&e, answers = std::move(answers),
@@ -85,7 +86,7 @@ void run::open_control_socket(engine& e) {
 
 std::string run::metrics_page(const engine& e) const {
   telemetry::metrics_facts facts = board_.metrics(now());
-  facts.status = status_of(e);
+  facts.status = shown_by(e).status;
   facts.id = id();
   add_to_metrics(facts);
   return telemetry::metrics_text(facts, PENSTOCK_VERSION);
@@ -147,8 +148,12 @@ void run::tune(const supervision::progress_facts& facts, const std::vector<worke
 }
 
 limits_told run::limits() const {
-  session_status status = board_.status_before_end();
-  add_to_status(status);
+  return limits_at(told_status());
+}
+
+limits_told run::limits_at(session_status status) const {
+  const bool ends = status.state == session_state::stopping || status.outcome != run_outcome::running;
+  if (ends && !status.stalled) status.stalled = board_.status_before_end().stalled;
   const telemetry::limit_reading reading = board_.limits();
   telemetry::limit_context context = context_of(status, reading);
   context.cores = cores_;

@@ -118,4 +118,10 @@ progress_watch::news progress_watch::look(steady_time now, const progress_facts&
   return before == stalled_->kind ? news::none : news::stalled;
 }
 
+std::optional<stall_report> progress_watch::stalled_at(steady_time now, const progress_facts& facts) const {
+  progress_watch next = *this;
+  next.look(now, facts);
+  return next.stalled_;
+}
+
 }  // namespace penstock::supervision

@@ -41,6 +41,9 @@ class progress_watch {
   /// Call at least once per patience period: progress is noticed only at the next call.
   news look(steady_time now, const progress_facts& facts);
 
+  /// What stalled() would be after a look at these facts, which is not taken.
+  [[nodiscard]] std::optional<stall_report> stalled_at(steady_time now, const progress_facts& facts) const;
+
   /// The current stall. Empty while there is progress, or none is expected. Its seconds
   /// count from the last progress.
   [[nodiscard]] const std::optional<stall_report>& stalled() const noexcept { return stalled_; }

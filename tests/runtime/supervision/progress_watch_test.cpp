@@ -36,6 +36,21 @@ TEST_CASE("a stall is reported once, with its age at every poll, and so is its e
   CHECK(watch.look(start + 8s, f) == news::none);
 }
 
+TEST_CASE("between two checks, a stall is told as the facts of that moment have it") {
+  progress_watch watch;
+  progress_facts f = asking();
+  f.under_way = {batch_at(0, batch_stage::begun)};
+  watch.look(start, f);
+  watch.look(start + 5s, f);
+  const auto later = watch.stalled_at(start + 5900ms, f);
+  REQUIRE(later);
+  CHECK(later->seconds == 5.9);
+  has_finished(f, 1);
+  CHECK_FALSE(watch.stalled_at(start + 5900ms, f));
+  CHECK(watch.stalled());  // the next check reports the end
+  CHECK(watch.look(start + 6s, f) == news::moves_again);
+}
+
 TEST_CASE("a stall that ends because no batch is due any longer is not reported as progress") {
   progress_watch watch;
   progress_facts f = asking();
