@@ -20,6 +20,27 @@ const worker_status* worker_of(const session_status& status, std::uint32_t id) {
   return found == status.workers.end() ? nullptr : &*found;
 }
 
+nanoseconds duration_of(double seconds) {
+  return nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+}
+
+std::optional<telemetry::limit_context::long_load> longest_load(const session_status& status) {
+  constexpr double long_from = 1;
+  std::optional<telemetry::limit_context::long_load> longest;
+  if (kind_of_work(status.jobs) != work_kind::batches) return longest;
+  for (const worker_status& w : status.workers) {
+    if (!w.current_sample || w.current_work_seconds.value_or(0) < std::max(long_from, longest ? longest->seconds : 0)) continue;
+    const std::string name(work_for_people(*w.current_sample, work_kind::batches));
+    if (sample_in_work(name)) longest = {w.id, name, *w.current_work_seconds};
+  }
+  return longest;
+}
+
+bool are_drained(const std::vector<worker_status>& workers) {
+  const auto is_left = [](const worker_status& w) { return w.pid || (w.state != child_state::stopped && w.state != child_state::failed); };
+  return std::ranges::none_of(workers, is_left) && std::ranges::any_of(workers, [](const worker_status& w) { return w.why_stopped == vacancy::drained; });
+}
+
 }  // namespace
 
 telemetry::limit_context context_of(const session_status& status, const telemetry::limit_reading& reading) {
@@ -35,10 +56,15 @@ telemetry::limit_context context_of(const session_status& status, const telemetr
   if (const auto& stall = status.stalled) {
     const worker_status* const w = stall->worker ? worker_of(status, *stall->worker) : nullptr;
     if (w != nullptr) context.stalled_pid = w->pid;
+    if (w != nullptr && w->current_limit_seconds) context.stalled_limit = duration_of(*w->current_limit_seconds);
     if (stall->kind == stall_kind::gpu_owner) context.stalled_pid = status.gpu_pid;
   }
+  context.waits_for_hosts = status.waits_for_hosts;
+  context.longest = longest_load(status);
+  context.drained = are_drained(status.workers);
   for (const worker_status& w : status.workers) {
     if (w.current_sample) context.loading[w.id] = *w.current_sample;
+    if (w.over_memory) context.over_memory.push_back(fmt::format("worker/{} {}.", w.id, excess_in_words(*w.over_memory, kind_of_work(status.jobs))));
   }
   const worker_status* const dead = reading.lost ? worker_of(status, reading.lost->worker) : nullptr;
   if (dead != nullptr && dead->last_death) context.lost_worker_end = supervisor::end_text(*dead->last_death);
@@ -64,7 +90,6 @@ telemetry::limit_reading limit_meter::look(supervision::progress_facts run, cons
   if (const worker_status* const alone = worker_of(run.status, run.sacrificial_place)) {
     worker_look& seen = facts.sacrificial.emplace();
     seen.id = alone->id;
-    if (w.over_memory) context.over_memory.push_back(fmt::format("worker/{} {}.", w.id, excess_in_words(*w.over_memory, kind_of_work(status.jobs))));
     seen.incarnation = alone->incarnation;
     seen.ready = alone->state == child_state::ready || alone->state == child_state::draining;
     seen.sample_for = nanoseconds(static_cast<std::int64_t>(alone->current_sample_seconds.value_or(0) * 1e9));

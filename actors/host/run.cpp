@@ -203,13 +203,13 @@ supervision::progress_facts run::progress_of(const engine& e) const {
   facts.sacrificial_place = sacrificial_place_of(settings_.loader);
   facts.worker_start_deadline = settings_.loader.hang.start_deadline;
   facts.paused_by = board_.paused_by();
+  for (const worker_status& w : facts.status.workers) {
+    if (const std::uint32_t held = e.leases->of(w.id); held > 0) facts.leases.emplace(w.id, held);
+  }
   add_to_progress(facts, e);
   return facts;
 }
 
-std::chrono::system_clock::time_point run::started() const {
-  return board_.status().started.value_or(std::chrono::system_clock::time_point());
-}
 /// The io thread must not wait for mutex_: e outlives its sockets.
 supervision::progress_facts run::shown_by(const engine& e) const {
   supervision::progress_facts facts = progress_of(e);
@@ -219,6 +219,9 @@ supervision::progress_facts run::shown_by(const engine& e) const {
   return facts;
 }
 
+std::chrono::system_clock::time_point run::started() const {
+  return board_.status().started.value_or(std::chrono::system_clock::time_point());
+}
 
 std::string run::id() const {
   return control::session_id(settings_.name, ::getpid(), started());

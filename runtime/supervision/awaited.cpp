@@ -74,6 +74,11 @@ bool is_over(const session_status& s) {
   return s.outcome != run_outcome::running || s.state == session_state::stopping;
 }
 
+bool is_suspended(const progress_facts& f, const worker_status& w) {
+  const auto where = f.standing.find(w.id);
+  return where != f.standing.end() && where->second == suspended_channel;
+}
+
 /// " (it computes)"; empty: unknown.
 std::string where_it_stands(const progress_facts& f, const worker_status& w) {
   const auto where = f.standing.find(w.id);
@@ -163,7 +168,7 @@ awaited_if_any loading_of(const progress_facts& f, const places_of_batches& batc
     const std::string text = fmt::format("{}, which has been loading {}, in {}", name_of(*w), sample_of(f, *w), name_of(b));
     return with_history({stall_kind::sample, text, w->id}, f, *w);
   }
-  if (const auto where = f.standing.find(w->id); where != f.standing.end() && where->second == suspended_channel) {
+  if (is_suspended(f, *w)) {
     std::string text = fmt::format("{}, which has {}, but whose process (pid {}) is suspended", name_of(*w), name_of(b), *w->pid);
     return awaited{.kind = stall_kind::worker, .text = std::move(text), .worker = w->id, .suspended = true};
   }
@@ -181,6 +186,17 @@ awaited_if_any probation_of(const progress_facts& f) {
                  fmt::format("a {} that may kill workers and must be tried alone in {}, which {}",
                              words_for(kind_of_work(f.status.jobs)).item, name_of(*w), how),
                  w->id, w->state == child_state::starting ? start_patience(f.worker_start_deadline) : nanoseconds(0)};
+}
+
+/// A worker that was suspended before it could begin what it was sent.
+awaited_if_any suspended_of(const progress_facts& f) {
+  for (const worker_status& w : f.status.workers) {
+    if (!w.pid || w.current_sample || !f.leases.contains(w.id) || !is_suspended(f, w)) continue;
+    const std::string item = words_for(kind_of_work(f.status.jobs)).item;
+    std::string text = fmt::format("{}, which has not begun the {} that it was sent, because its process (pid {}) is suspended", name_of(w), item, *w.pid);
+    return awaited{.kind = stall_kind::worker, .text = std::move(text), .worker = w.id, .suspended = true};
+  }
+  return std::nullopt;
 }
 
 /// What the stream waits for if no worker holds the missing batch.
@@ -203,12 +219,16 @@ awaited workers_of(const progress_facts& f) {
                           w.why_stopped == vacancy::none ? name_of(w.state) : name_of(w.why_stopped));
     } else if (w.why_stopped == vacancy::drained) {
       ++drained;
-    } else if (w.state != child_state::stopped) {
+    } else if (w.state != child_state::stopped && (other == nullptr || !f.leases.contains(other->id))) {
       other = &w;
     }
   }
   if (other != nullptr && other->state != child_state::ready)
     return {stall_kind::worker, fmt::format("{}, which is {}", name_of(*other), name_of(other->state)), other->id};
+  if (other != nullptr && f.leases.contains(other->id)) {
+    const std::string item = words_for(kind_of_work(f.status.jobs)).item;
+    return {stall_kind::worker, fmt::format("{}, which has not begun the {} that it was sent", name_of(*other), item), other->id};
+  }
   if (other != nullptr) {
     constexpr const char* why_none[] = {"", ": callers may keep results in all of its slots", ": the program may keep batches in all of its slots"};
     return {stall_kind::worker,
@@ -275,6 +295,7 @@ awaited batch_of_loader(const progress_facts& f, const awaited_batch& batch) {
   }
   if (f.status.state == session_state::paused) return end_of_pause(f);
   if (auto r = probation_of(f)) return *r;
+  if (auto r = suspended_of(f)) return *r;
   if (busiest == nullptr) return workers_of(f);
   return {stall_kind::worker,
           fmt::format("a worker that is free for the next batch: {} has been {}", name_of(*busiest), doing_in_words(sample_of(f, *busiest))),

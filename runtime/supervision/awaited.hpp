@@ -53,6 +53,7 @@ struct progress_facts {
   std::vector<lost_wait> lost_waits{};            ///< of a data loader: the latest, then the one in progress
   steady_time now{};                              ///< when these facts were collected
   std::map<std::uint32_t, loading_now> loading;   ///< by worker; only workers that are loading a batch
+  std::map<std::uint32_t, std::uint32_t> leases;  ///< by worker; batches or jobs that the worker was sent and has not finished; only workers that have some
   std::map<std::uint32_t, std::string> standing;  ///< by worker: where the thread that loads the sample waits
 };
 

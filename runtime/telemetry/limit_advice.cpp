@@ -257,6 +257,8 @@ struct writer {
 
   /// Advice for a data loader.
   limit_advice too_few_in_advance(limit what, const std::string& work) const {
+    if (const auto& one = context.longest)  // the other workers have loaded as far ahead as they may
+      return {what, "", fmt::format("A slow sample limits you: {} of worker/{} has taken {:.1f} s so far.", one->name, one->worker, one->seconds), {}};
     return {what, "",
             fmt::format("{} limits you, although the workers idled {} % of the time: more batches in advance (prefetch_factor) keep them busy.",
                         work, percent(1 - r.busy)),
@@ -497,7 +499,18 @@ void name_part_of_time(limit_advice& advice, const limit_reading& reading, std::
   advice.sentence.insert(0, fmt::format("{} waited {} % of the time, because ", who, percent(reading.waited())));
 }
 
+/// What keeps every worker away, which the shares would attribute to a start or to the order of batches. Empty: nothing does.
+std::string text_of_no_workers(const limit_context& context) {
+  if (const auto& wait = context.waits_for_hosts) {
+    const auto in_words = [](double seconds) { return duration_for_people(nanoseconds(static_cast<std::int64_t>(seconds * 1e9))); };
+    return fmt::format("There is no worker: waiting for a loader host for {}, at most {} ([loader.hosts] wait).", in_words(std::round(wait->seconds)),
+                       in_words(wait->limit_seconds));
+  }
+  return context.drained ? "There is no worker: an operator drained all of them; `penstock restart workers` brings them back." : "";
+}
+
 limit_advice advise_on_limits(const limit_reading& reading, const limit_context& context, const config& settings) {
+  if (const std::string none = text_of_no_workers(context); !none.empty()) return {limit::start, "", none, {}};
   const auto what = reading.largest();
   if (!what) return {{}, "", "Nothing has limited the stream so far.", {}};
   const writer w{reading, context, settings};
@@ -527,6 +540,16 @@ std::string way_out_of(const limit_context& context, const config& settings) {
   if (stall.kind == stall_kind::gpu_owner) return "`penstock describe gpu` shows what the owner is doing.";
   if (stall.hung_before > 0 && stall.worker)  // the sentence already tells the user what to do
     return fmt::format("`penstock describe worker/{}` shows what it is doing.", *stall.worker);
+  if (stall.worker && stall.suspended && stall.kind == stall_kind::worker) {
+    return fmt::format("`kill -CONT {}` resumes it. It is killed and replaced after {} without a heartbeat ([loader.hang] "
+                       "heartbeat_timeout).",
+                       pid, duration_for_people(settings.loader.hang.heartbeat_timeout));
+  }
+  if (context.work == work_kind::batches && stall.worker && context.stalled_limit) {
+    return fmt::format("`penstock describe worker/{}` shows what it is doing. It is killed after {} with one sample, and another worker loads the "
+                       "batch again; after three tries the program gets an exception, or the sample is left out (DataLoader(timeout=, on_bad_sample=)).",
+                       *stall.worker, duration_for_people(*context.stalled_limit));
+  }
   if (context.work == work_kind::batches && stall.worker && stall.kind != stall_kind::probation) {
     return fmt::format("`penstock describe worker/{0}` shows what it is doing. `penstock restart worker/{0} --now` kills it, and another worker "
                        "loads the batch again. If the sample hangs again, stop the program and start it with DataLoader(timeout=60), which raises an "
@@ -539,11 +562,6 @@ std::string way_out_of(const limit_context& context, const config& settings) {
                        "worker/{0} --now` kills it at once.",
                        *stall.worker, duration_for_people(settings.loader.hang.item_timeout),
                        duration_for_people(settings.loader.hang.heartbeat_timeout));
-  }
-  if (stall.worker && stall.suspended) {
-    return fmt::format("`kill -CONT {}` resumes it. It is killed and replaced after {} without a heartbeat ([loader.hang] "
-                       "heartbeat_timeout).",
-                       pid, duration_for_people(settings.loader.hang.heartbeat_timeout));
   }
   if (stall.worker) {
     return fmt::format("`penstock describe worker/{}` shows its state. A worker is killed and replaced after {} without a heartbeat, for "
@@ -593,8 +611,10 @@ limit_advice advise(const limit_reading& whole, const limit_context& context, co
     advice.more.clear();
     // An operator's stall already names the remedy.
     if (context.stalled->kind != stall_kind::operator_) advice.more = {way_out_of(context, settings)};
+    advice.more.insert(advice.more.end(), context.over_memory.begin(), context.over_memory.end());
     return advice;
   }
+  advice.more.insert(advice.more.end(), context.over_memory.begin(), context.over_memory.end());
   const bool is_other = advice.what && *advice.what != limit::decode && *advice.what != limit::consumer && *advice.what != limit::start;
   const bool misses_cores = is_other && reading.core_wait > cores_are_short;
   if (misses_cores) advice.more.push_back(fmt::format("The workers also had no core for {} % of their time.", percent(reading.core_wait)));
@@ -611,10 +631,8 @@ limit_advice advise(const limit_reading& whole, const limit_context& context, co
 }
 
 limits_status limits_of(const limit_reading& reading, const limit_advice& advice) {
-    advice.more.insert(advice.more.end(), context.over_memory.begin(), context.over_memory.end());
   const auto share = [&](limit l) { return reading.share[static_cast<std::size_t>(l)]; };
   return {share(limit::storage), share(limit::decode),   share(limit::order), share(limit::wire),
-  advice.more.insert(advice.more.end(), context.over_memory.begin(), context.over_memory.end());
           share(limit::convert), share(limit::consumer), share(limit::start), advice.sentence, advice.hosts};
 }
 

@@ -20,7 +20,7 @@ PROGRAM = """
         def __getitem__(self, index):
             %(sample)s
             return index
-    loader = DataLoader(Numbers(), batch_size=4, num_workers=2, shuffle=False, name="loader")
+    loader = DataLoader(Numbers(), batch_size=4, num_workers=2, shuffle=False, name="loader"%(options)s)
     for epoch in range(1000000):
         for step, batch in enumerate(loader):
             %(step)s
@@ -32,8 +32,8 @@ def seconds_of(time):
 
 
 class LoaderWatchTest(PackageTest):
-    def loader(self, sample="pass", step="pass"):
-        return self.program(PROGRAM % {"sample": sample, "step": step})
+    def loader(self, sample="pass", step="pass", options=""):
+        return self.program(PROGRAM % {"sample": sample, "step": step, "options": options})
 
     def asked(self, *verb):
         """The JSON of a verb; None while no session answers."""

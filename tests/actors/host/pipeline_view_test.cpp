@@ -1,6 +1,7 @@
 // What `top` and `describe` show of a running session, from made-up facts.
 #include "actors/host/pipeline_view.hpp"
 
+#include "actors/host/limit_meter.hpp"
 #include "actors/host/progress_ticker.hpp"
 #include "actors/host/run_events.hpp"
 #include "runtime/arena/flight_recorder.hpp"
@@ -16,6 +17,48 @@
 using namespace penstock;
 using namespace penstock::testing;
 using namespace std::chrono_literals;
+
+TEST_CASE("a worker that exceeds its memory limit is reported once, with the sample that it was loading and the figures") {
+  host::worker_watch watch;
+  worker_status w = worker_in(1, child_state::draining);
+  w.over_memory = memory_excess{1178ULL << 20U, 600ULL << 20U, "sample 40 (job 7)", {}};
+  std::vector<event> told;
+  for (int i = 0; i < 3; ++i) {
+    for (event& e : watch.look({w}, false, sacrificial, work_kind::batches)) {
+      if (e.kind == event_kind::memory_exceeded) told.push_back(std::move(e));
+    }
+    w.over_memory->bytes += 1;
+  }
+  REQUIRE(told.size() == 1);
+  CHECK(told[0].sample == 40);
+  CHECK(told[0].text == "worker 1 is replaced after its current batch: it used 1.15 GiB of private memory, but [loader.limits] memory allows 600 MiB; it "
+                        "was loading sample 40 when that was noticed");
+}
+
+TEST_CASE("the advice learns from status which worker is slow, limited, over its memory limit or drained") {
+  session_status s;
+  s.jobs.emplace().of_batches = true;
+  s.workers = {worker_in(0, child_state::ready), worker_in(1, child_state::draining)};
+  s.workers[0].current_sample = "sample 5 (job 3)";
+  s.workers[0].current_work_seconds = 0.4;
+  CHECK_FALSE(host::context_of(s, {}).longest);
+  s.workers[1].current_sample = "sample 40 (job 4)";
+  s.workers[1].current_work_seconds = 6;
+  s.workers[1].current_limit_seconds = 60;
+  s.workers[1].over_memory = memory_excess{2048, 1024, "sample 40 (job 4)", {}};
+  s.stalled = stall_report{stall_kind::sample, "waiting for worker/1", 6, 1};
+  const telemetry::limit_context context = host::context_of(s, {});
+  REQUIRE(context.longest);
+  CHECK(context.longest->name == "sample 40");
+  CHECK(context.stalled_limit == 60s);
+  CHECK(context.over_memory.size() == 1);
+  CHECK_FALSE(context.drained);
+  s.workers = {worker_in(0, child_state::stopped), worker_in(1, child_state::stopped)};
+  for (worker_status& w : s.workers) w.why_stopped = vacancy::drained;
+  CHECK(host::context_of(s, {}).drained);
+  s.waits_for_hosts = hosts_wait{2, 60};
+  CHECK(host::context_of(s, {}).waits_for_hosts);
+}
 
 TEST_CASE("top and a stall report name the same process") {
   supervision::progress_facts f = asking();

@@ -336,6 +336,24 @@ TEST_CASE("a data loader waits for the sample that the awaited batch's worker is
   }
 }
 
+TEST_CASE("a data loader whose next batch is with a worker that was suspended while it was idle waits for that worker") {
+  progress_facts f = loading_job_78();
+  f.status.workers = {worker_in(0, child_state::ready), worker_in(1, child_state::ready), worker_in(2, child_state::ready)};
+  f.standing = {{0, "stopped"}, {1, "futex_wait"}};
+  f.leases = {{0, 2}};
+  const awaited s = find_blocker(f);
+  CHECK(std::tuple(s.kind, s.worker, s.suspended) == std::tuple(stall_kind::worker, 0U, true));
+  CHECK(s.text == "worker/0, which has not begun the batch that it was sent, because its process (pid 100) is suspended");
+  SECTION("even while another one loads a later batch") {
+    f.status.workers[1].current_sample = "sample 5 (job 80)";
+    CHECK(find_blocker(f).worker == 0);
+  }
+  SECTION("also if it runs, but has not begun") {
+    f.standing.clear();
+    CHECK(find_blocker(f).text == "worker/0, which has not begun the batch that it was sent");
+  }
+}
+
 TEST_CASE(
     "a data loader's batch that hung before is recognised by its job, and a time limit is recommended") {
   progress_facts f = loading_job_78();

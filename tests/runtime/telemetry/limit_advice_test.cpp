@@ -429,6 +429,64 @@ TEST_CASE("a data loader that waits while its workers idle learns of prefetch_fa
   CHECK_FALSE(contains(advise(idle, context, {}).sentence, "num_workers"));
 }
 
+TEST_CASE("a data loader whose workers idle because one of them loads a sample for long learns its name, and nothing of prefetch_factor") {
+  limit_context context = on_cores(16);
+  context.work = work_kind::batches;
+  context.longest = {1, "sample 100", 3.2};
+  for (const limit what : {limit::decode, limit::order}) {
+    limit_reading idle = mostly(what, 0.28);
+    idle.busy = 0.5;
+    const limit_advice advice = advise(idle, context, {});
+    CHECK(contains(advice.sentence, "a slow sample limits you: sample 100 of worker/1 has taken 3.2 s so far."));
+    CHECK_FALSE(contains(advice.sentence, "prefetch_factor"));
+  }
+}
+
+TEST_CASE("without any worker, the advice says who keeps them away") {
+  limit_context context = on_cores(16);
+  limit_reading r = mostly(limit::start);
+  context.waits_for_hosts = hosts_wait{2.1, 60};
+  CHECK(advise(r, context, {}).sentence == "There is no worker: waiting for a loader host for 2 s, at most 1 m 0 s ([loader.hosts] wait).");
+  CHECK(advise(r, context, {}).key.empty());
+  context.waits_for_hosts.reset();
+  context.work = work_kind::batches;
+  context.drained = true;
+  r = mostly(limit::decode);
+  r.busy = 0;
+  CHECK(contains(advise(r, context, {}).sentence, "an operator drained all of them; `penstock restart workers` brings them back"));
+  CHECK_FALSE(contains(advise(r, context, {}).sentence, "prefetch_factor"));
+}
+
+TEST_CASE("advice about a data loader's stalled sample does not recommend the time limit that it has") {
+  limit_context context = on_cores(16);
+  context.work = work_kind::batches;
+  context.stalled = stall_report{stall_kind::sample, "waiting for worker/1, which has been loading sample 300 for 6 s", 6, 1};
+  CHECK(contains(advise(mostly(limit::decode), context, {}).more.at(0), "DataLoader(timeout=60)"));
+  context.stalled_limit = 40s;
+  const limit_advice advice = advise(mostly(limit::decode), context, {});
+  CHECK(contains(advice.more.at(0), "It is killed after 40 s with one sample"));
+  CHECK_FALSE(contains(advice.more.at(0), "timeout=60"));
+}
+
+TEST_CASE("advice about a data loader's suspended worker resumes it instead of killing it") {
+  limit_context context = on_cores(16);
+  context.work = work_kind::batches;
+  context.stalled = stall_report{stall_kind::worker, "waiting for worker/0, whose process (pid 17) is suspended", 6, 0};
+  context.stalled->suspended = true;
+  context.stalled_pid = 17;
+  const limit_advice advice = advise(mostly(limit::decode), context, {});
+  CHECK(advice.more.at(0).starts_with("`kill -CONT 17` resumes it."));
+  CHECK_FALSE(contains(advice.more.at(0), "restart worker"));
+}
+
+TEST_CASE("a worker over its memory limit is named in the advice, whatever limits the stream") {
+  limit_context context = on_cores(16);
+  context.over_memory = {"worker/1 is over its limit."};
+  CHECK(std::ranges::count(advise(mostly(limit::wire), context, {}).more, context.over_memory[0]) == 1);
+  context.stalled = stall_report{stall_kind::sample, "waiting for worker/1", 6, 1};
+  CHECK(std::ranges::count(advise(mostly(limit::wire), context, {}).more, context.over_memory[0]) == 1);
+}
+
 TEST_CASE("a data loader that waits for slow samples learns their names, even those without a number, and no config key") {
   limit_context context = on_cores(16);
   context.work = work_kind::batches;
