@@ -404,7 +404,7 @@ struct writer {
     }
     std::vector<std::string> more;
     if (passing_on * r.batches_per_second > 1)
-      more.push_back(fmt::format("{:.0f} batches a second cost much to pass on: larger batches ([sampler] batch_size, now {}) cost less.", r.batches_per_second,
+      more.push_back(fmt::format("Passing on {:.0f} batches a second is expensive: larger batches ([sampler] batch_size, now {}) cost less.", r.batches_per_second,
                                  settings.sampler.batch_size));
     return {limit::consumer, "",
             fmt::format("The consumer limits you, as it should: it worked on its batches {} % of the time and waited "
@@ -452,7 +452,7 @@ struct writer {
     if (context.restarts > 0 && recycles > 0) {
       return {limit::start,
               "loader.limits.recycle_after_samples",
-              fmt::format("Starting limits you: {} % of the time no worker was ready, because each is replaced after {} "
+              fmt::format("Worker startup limits you: {} % of the time no worker was ready, because each is replaced after {} "
                           "([loader.limits] recycle_after_samples); replace them less often.",
                           percent(r.of(limit::start)), counted(recycles, words_for(context.work).item, words_for(context.work).items)),
               {}};
@@ -460,17 +460,17 @@ struct writer {
     if (context.restarts > 0) {
       return {limit::start,
               "",
-              fmt::format("Starting limits you: {} % of the time no worker was ready; {}: `penstock deaths` says why.",
+              fmt::format("Worker startup limits you: {} % of the time no worker was ready; {}: `penstock deaths` says why.",
                           percent(r.of(limit::start)), counted(context.restarts, "worker was restarted", "workers were restarted")),
               what_slows_starts()};
     }
     if (context.work != work_kind::samples) {
-      return {limit::start, "", fmt::format("Starting limits you: {} % of the time no worker was ready.", percent(r.of(limit::start))),
+      return {limit::start, "", fmt::format("Worker startup limits you: {} % of the time no worker was ready.", percent(r.of(limit::start))),
               what_slows_starts()};
     }
     return {limit::start,
             "loader.start",
-            fmt::format("Starting limits you: {} % of the time no worker was ready, or the device was not open; [loader] "
+            fmt::format("Worker startup limits you: {} % of the time no worker was ready, or the device was not open; [loader] "
                         "start = \"eager\" starts them before the first demand.",
                         percent(r.of(limit::start))),
             what_slows_starts()};

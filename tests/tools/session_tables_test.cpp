@@ -696,8 +696,8 @@ TEST_CASE("why prints times and rates as plain numbers") {
   CHECK(text.find("worker/0: 1310 ms a sample") != std::string::npos);
   CHECK(text.find("worker/1: 1.23 ms a sample") != std::string::npos);
   CHECK(text.find("batches: 1234 a second") != std::string::npos);
-  CHECK(text.find("Of their time they ran 9 % on a core, waited 80 % for a core and 8 % for something else (storage, a lock, another process), and had "
-                  "nothing to do for 3 %") != std::string::npos);
+  CHECK(text.find("They spent 9 % of their time running on a core, 80 % waiting for a core, 8 % waiting for something else (storage, a lock, "
+                  "another process), and 3 % idle") != std::string::npos);
 }
 
 TEST_CASE("the table of why covers the same time as its sentence, and names reads only if they are timed") {

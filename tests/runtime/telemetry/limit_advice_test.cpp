@@ -124,7 +124,7 @@ TEST_CASE("batches that cost more to pass on than to load should be larger, what
   }
   limit_reading r = mostly(limit::consumer, 0.95);
   r.batches_per_second = 5657;
-  CHECK(contains(advise(r, on_cores(2), {}).more.front(), "5657 batches a second cost much to pass on: larger batches ([sampler] batch_size, now "));
+  CHECK(contains(advise(r, on_cores(2), {}).more.front(), "Passing on 5657 batches a second is expensive: larger batches ([sampler] batch_size, now "));
   r.batches_per_second = 500;
   CHECK(advise(r, on_cores(2), {}).more.empty());
 }
@@ -307,7 +307,7 @@ TEST_CASE("a worker whose death delayed the stream is named, not the start of it
   CHECK(advise(r, context, {}).what == limit::order);
   r = mostly(limit::start, 0.8);
   r.lost = {3, 0.1};
-  CHECK(contains(advise(r, context, {}).sentence, "Starting limits you"));
+  CHECK(contains(advise(r, context, {}).sentence, "Worker startup limits you"));
 }
 
 TEST_CASE("the advice for a suspended process shows the command that continues it") {

@@ -150,7 +150,7 @@ const std::vector<measured>& table() {
       {.what = "death: the only worker is killed every 3 s, and needs 3 s to start", .workers = 1, .load_ms = 0.06, .part = {0, 0.35, 0.65},
        .death_s = 8.9, .named = limit::start, .says = "The death of worker/0 limits you"},
       {.what = "start: workers that need 6 s", .until_s = 8.8, .load_ms = 0.06, .part = {0, 0.3, 0.7}, .ready_after_s = 6, .named = limit::start,
-       .says = "Starting limits you"},
+       .says = "Worker startup limits you"},
   };
   return rows;
 }

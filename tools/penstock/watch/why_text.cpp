@@ -109,8 +109,8 @@ std::string figures_of_workers(const json& why, std::size_t width) {
   const double cpu = w.at("cpu").get<double>();
   const double core_wait = w.at("core_wait").get<double>();
   std::string text = wrapped(
-      fmt::format("workers: {} ready. Of their time they ran {} on a core, waited {} for a core and {} for something else (storage, "
-                  "a lock, another process), and had nothing to do for {}",
+      fmt::format("workers: {} ready. They spent {} of their time running on a core, {} waiting for a core, {} waiting for something else "
+                  "(storage, a lock, another process), and {} idle",
                   w.at("ready").get<std::uint32_t>(), share_in_words(cpu), share_in_words(core_wait),
                   share_in_words(std::max(busy - cpu - core_wait, 0.0)), share_in_words(std::max(1 - busy, 0.0))),
       width, 2);
