@@ -381,7 +381,7 @@ void owner_supervision::restart_or_fail(steady_time now, const restart_decision&
     not_recovered_.reset();
     return fail(std::move(if_not));
   }
-  if (!current_.operated) ++restarts_;  // as in a pool (rule D24)
+  ++restarts_;
   if (next.at <= now) return start(now);
   stage_ = owner_stage::backoff;
   start_due_ = next.at;

@@ -169,7 +169,6 @@ class owner_supervision {
   [[nodiscard]] bool has_process() const noexcept { return current_.pid.has_value(); }
   [[nodiscard]] std::optional<pid_t> pid() const noexcept { return current_.pid; }
   [[nodiscard]] std::uint32_t incarnation() const noexcept { return incarnation_; }
-  /// Without those that were ordered.
   [[nodiscard]] std::uint32_t restarts() const noexcept { return restarts_; }
   [[nodiscard]] bool irreplaceable() const noexcept { return irreplaceable_; }
   [[nodiscard]] const owner_orders& orders() const noexcept { return orders_; }

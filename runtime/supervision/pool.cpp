@@ -124,9 +124,7 @@ void pool::settle_death(std::uint32_t worker, place& p, const restart_decision& 
                         bool counted) {
   p.state = child_state::stopped;
   p.restart_at = never;
-  p.lost = !p.operated || p.recycled;
   p.operated = false;
-  p.recycled = false;
   p.drain_sent = false;
   if (!p.wanted || closed_) return;
   switch (next.act) {
@@ -272,9 +270,7 @@ void pool::want_sacrificial(bool wanted, steady_time now) {
 
 void pool::recycle(worker_ref who) {
   place* p = current(who);
-  if (p == nullptr || p->state != child_state::ready) return;
-  replace(*p);
-  p->recycled = true;
+  if (p != nullptr && p->state == child_state::ready) replace(*p);
 }
 
 std::vector<pool_command> pool::advance(steady_time now) {
@@ -311,7 +307,7 @@ void pool::start_due_places(steady_time now) {
     if (again) {
       recent_starts_.push_back(now);
       // The sacrificial worker exists only while it is needed, so its starts replace no process.
-      if (p.lost && !is_sacrificial(worker)) {
+      if (!is_sacrificial(worker)) {
         ++p.restarts;
         ++restarts_;
       }

@@ -72,7 +72,7 @@ struct place_view {
   std::uint32_t worker = 0;
   std::uint32_t incarnation = 0;
   child_state state = child_state::stopped;
-  std::uint32_t restarts = 0;  ///< without those that were ordered (rule D24)
+  std::uint32_t restarts = 0;
   steady_time next_restart = never;
   vacancy why_stopped = vacancy::none;
 };
@@ -157,8 +157,6 @@ class pool {
     bool wanted = false;                // whether this place needs a process
     vacancy why_empty = vacancy::none;  // why it is not wanted
     bool operated = false;              // its end was ordered, so it is not counted
-    bool recycled = false;              // it was ordered by recycle()
-    bool lost = false;                  // the last process died or was recycled, so the next one is a restart
     bool drain_sent = false;
     bool canary_waits = false;  // held back until the canary is ready
     steady_time restart_at = never;

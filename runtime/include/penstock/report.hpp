@@ -314,8 +314,8 @@ struct group_status {
 struct workers_report {
   std::uint32_t workers_configured = 0;
   std::uint32_t workers_started = 0;  ///< incarnations, the sacrificial worker's included
-  /// Processes that replaced one that had died or had reached a limit of the config. Starts of the
-  /// sacrificial worker do not count, because it exists only while needed.
+  /// Processes that replaced another one. Starts of the sacrificial
+  /// worker do not count, because it exists only while needed.
   std::uint32_t restarts = 0;
   std::uint64_t stale_dropped = 0;   ///< messages that were late or wrong
   std::vector<death_report> deaths;  ///< the last 1000

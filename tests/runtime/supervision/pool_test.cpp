@@ -92,25 +92,6 @@ TEST_CASE("the restarts of all places add up to the pool's, not counting those o
   CHECK(w.children.restarts() == 1);
 }
 
-TEST_CASE("a worker that an operator or tuning replaced has not restarted, unlike one that died or was recycled") {
-  world w(with_workers(3));
-  w.start_all();
-  const auto restarts_of = [&](std::uint32_t worker) { return w.children.place_of(worker).restarts; };
-  w.children.restart(0, w.now);
-  w.children.scale(2, w.now);
-  w.children.recycle({1, 1});
-  w.started();
-  for (const std::uint32_t worker : {0U, 1U, 2U}) w.kill({worker, 1}, normal_end);
-  w.children.scale(3, w.now);
-  w.start_all();
-  CHECK(w.children.place_of(2).incarnation == 2);
-  CHECK((restarts_of(0) == 0 && restarts_of(1) == 1 && restarts_of(2) == 0));
-  w.kill({0, 2}, fruitful_crash);
-  w.start_all();
-  CHECK(restarts_of(0) == 1);
-  CHECK(w.children.restarts() == 2);
-}
-
 TEST_CASE("reports of a dead incarnation change nothing") {
   world w(with_workers(1));
   w.start_all();
