@@ -16,7 +16,7 @@
 namespace penstock::host {
 namespace {
 
-constexpr std::size_t samples_listed = 1024;  // of a lost batch; the journal keeps thousands of events
+constexpr std::size_t samples_listed = 1024;  // of a lost batch
 
 event event_of_lost(event_kind kind, const scheduler::lost_sample& lost, std::string text) {
   event e = event_of(kind, std::move(text));
@@ -121,13 +121,13 @@ event event_of_loader(event_kind kind, const loader_sample& which, std::string t
   return e;
 }
 
-event event_of(lost_batch lost) {
+event event_of(lost_batch lost, std::size_t room) {
   event e = event_of(event_kind::batch_lost, std::move(lost.text));
   e.epoch = lost.epoch;
   e.sequence = lost.sequence;
   e.sample = lost.blamed;
   e.samples = std::move(lost.numbers);
-  if (e.samples.size() > samples_listed) e.samples.resize(samples_listed);
+  e.samples.resize(std::min({e.samples.size(), samples_listed, room}));
   e.samples_unlisted = lost.samples - e.samples.size();
   return e;
 }

@@ -27,7 +27,8 @@ namespace penstock::host {
 [[nodiscard]] scheduler::lost_sample lost_sample_of(const loader_sample& which, std::string reason, std::vector<std::string> causes);
 [[nodiscard]] std::string text_of_quarantined(const std::string& name, const scheduler::lost_sample& lost);
 [[nodiscard]] event event_of_loader(event_kind kind, const loader_sample& which, std::string text);
-[[nodiscard]] event event_of(lost_batch lost);
+/// `room`: how many of its samples may be listed.
+[[nodiscard]] event event_of(lost_batch lost, std::size_t room);
 [[nodiscard]] event event_of_recovered(std::uint64_t epoch, std::uint64_t sequence);
 [[nodiscard]] event event_of(const schedule::epoch_account& done);
 [[nodiscard]] event event_of(const stall_report& stalled);

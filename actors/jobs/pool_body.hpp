@@ -148,6 +148,8 @@ class Pool::body final : public host::run,
   std::unique_ptr<const hosts::hosts_setup> hosts_;
   const std::shared_ptr<hosts::host_board> host_board_ = std::make_shared<hosts::host_board>();
 
+  /// How many more samples of lost batches events may list: long lists would push deaths out of the record. Used by the loop's thread.
+  std::size_t listable_samples_ = 32'768;
   std::uint64_t poisoned_ = 0;            // number of poisoned jobs; used only by the scheduler's callbacks
   std::atomic<std::uint64_t> raised_{0};  // number of exceptions
 

@@ -206,7 +206,9 @@ void Pool::body::batch_taken(std::uint64_t epoch, std::uint64_t samples, std::ui
 
 void Pool::body::batch_lost(lost_batch lost) noexcept {
   board_.batch_lost(lost.samples - lost.quarantined);
-  tell_after_deaths(host::event_of(std::move(lost)));
+  event told = host::event_of(std::move(lost), listable_samples_);
+  listable_samples_ -= told.samples.size();
+  tell_after_deaths(std::move(told));
 }
 
 void Pool::body::sample_failed(const loader_sample& which, std::string_view error, std::string text, std::string_view traceback) noexcept {

@@ -323,7 +323,8 @@ def _append(path: str, line: bytes) -> None:
 
 def _key(index: Any) -> Any:
     if hasattr(index, "__index__"):
-        return index.__index__()
+        with contextlib.suppress(TypeError):  # an array of several elements
+            return index.__index__()
     if isinstance(index, (list, tuple)):
         return tuple(_key(each) for each in index)
     return index

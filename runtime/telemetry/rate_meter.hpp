@@ -14,12 +14,11 @@ class rate_meter {
  public:
   static constexpr nanoseconds span = std::chrono::seconds(10);
 
-  /// The first interval begins here, or at the last reading with a total of 0: the time until the first sample is no part of the rate.
+  /// The first interval begins here, with a total of 0.
   explicit rate_meter(steady_time begun) : points_{{begun, 0}} {}
 
   /// Takes a reading. `total` must not fall.
   void add(steady_time now, std::uint64_t total) {
-    if (total == 0) points_.clear();
     points_.push_back({now, total});
     // Keep one point that is at least a whole span old.
     while (points_.size() > 2 && now - points_[1].at >= span) points_.pop_front();
@@ -33,7 +32,7 @@ class rate_meter {
       p.total += total - last.total;
     }
   }
-  /// Empty until the first sample.
+  /// Empty until the first reading.
   [[nodiscard]] std::optional<double> per_second() const {
     const std::chrono::duration<double> time = points_.back().at - points_.front().at;
     if (time.count() <= 0) return std::nullopt;

@@ -16,7 +16,8 @@ std::uint64_t delivered_in(const session_status& status) {
 
 void run_rates::look(steady_time now, const session_status& status, bool was_suspended) {
   const bool is_paused = status.state == session_state::paused;
-  const bool counts = !was_suspended && !is_paused && !was_paused_;
+  has_begun_ = has_begun_ || delivered_in(status) > 0 || std::ranges::find(status.workers, child_state::ready, &worker_status::state) != status.workers.end();
+  const bool counts = has_begun_ && !was_suspended && !is_paused && !was_paused_;
   was_paused_ = is_paused;
   const auto read = [&](rate_meter& meter, std::uint64_t total) { counts ? meter.add(now, total) : meter.skip(now, total); };
   read(delivered_, delivered_in(status));

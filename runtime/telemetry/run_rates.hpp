@@ -1,5 +1,5 @@
 // How much a run delivers per second, and how much each of its workers loads per second, over the last 10 s.
-// Pauses and suspensions of the run do not count. Pure; used by the progress ticker.
+// Pauses and suspensions of the run do not count, nor does the time until a worker is ready. Pure; used by the progress ticker.
 #pragma once
 
 #include "runtime/telemetry/rate_meter.hpp"
@@ -38,6 +38,7 @@ class run_rates {
   std::map<std::uint32_t, place> places_;
   steady_time looked_;
   bool was_paused_ = false;
+  bool has_begun_ = false;  // whether any worker has been ready
 };
 
 }  // namespace penstock::telemetry

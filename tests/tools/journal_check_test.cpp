@@ -69,6 +69,9 @@ TEST_CASE("a run of batches goes on across epochs, and ends at a gap") {
   CHECK(check.end_of_run(0, extent) == 4);
   CHECK(check.end_of_run(4, extent) == 5);
   CHECK(check.end_of_run(5, extent) == 6);
+  const auto entered = [&](std::uint64_t epoch) { return epoch_extent{0, 2, epoch == 1}; };
+  CHECK(check.end_of_run(0, entered) == 2);
+  CHECK(check.end_of_run(2, entered) == 4);
 }
 
 TEST_CASE("an epoch that a group entered midway has no gap before its first batch") {

@@ -26,11 +26,11 @@ struct stop_words {
   std::function<std::string()> left_behind{};
 };
 
-/// Blocks SIGINT, SIGTERM and SIGHUP (unless ignored, as under nohup) in the calling thread and in all
-/// threads that it starts later; create it first. Ignores SIGPIPE.
 /// "process 4711 (systemd)"
 [[nodiscard]] std::string process_in_words(pid_t pid);
 
+/// Blocks SIGINT, SIGTERM and SIGHUP (unless ignored, as under nohup) in the calling thread and in all
+/// threads that it starts later; create it first. Ignores SIGPIPE.
 class stop_signals {
  public:
   explicit stop_signals(std::chrono::milliseconds patience = given_up_after);

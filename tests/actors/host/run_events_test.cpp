@@ -11,7 +11,7 @@
 using namespace penstock;
 
 TEST_CASE("the event of a lost batch lists its samples, and counts those without a number") {
-  const event lost = host::event_of(lost_batch{.epoch = 2, .sequence = 20, .blamed = 61, .samples = 4, .numbers = {60, 61, 62}, .text = "4 samples are lost"});
+  const event lost = host::event_of(lost_batch{.epoch = 2, .sequence = 20, .blamed = 61, .samples = 4, .numbers = {60, 61, 62}, .text = "4 samples are lost"}, 1000);
   const nlohmann::ordered_json j = telemetry::as_json(lost);
   CHECK(j.at("kind") == "batch_lost");
   CHECK(j.at("epoch") == 2);
@@ -25,8 +25,9 @@ TEST_CASE("the event of a lost batch lists its samples, and counts those without
 TEST_CASE("the event of a large lost batch lists its first 1024 samples, and counts the others") {
   std::vector<std::uint64_t> numbers(4096);
   std::iota(numbers.begin(), numbers.end(), 10);
-  const event lost = host::event_of(lost_batch{.samples = 4096, .numbers = numbers});
+  const event lost = host::event_of(lost_batch{.samples = 4096, .numbers = numbers}, 5000);
   CHECK(lost.samples.size() == 1024);
   CHECK(lost.samples.back() == 1033);
   CHECK(lost.samples_unlisted == 3072);
+  CHECK(host::event_of(lost_batch{.samples = 4096, .numbers = numbers}, 7).samples.size() == 7);
 }

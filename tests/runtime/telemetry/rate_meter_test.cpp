@@ -50,14 +50,3 @@ TEST_CASE("time that is left out changes no rate, even if something arrived duri
   unread.skip(start + 9s, 3);
   CHECK_FALSE(unread.per_second());
 }
-
-TEST_CASE("the time until the first sample is no part of the rate") {
-  rate_meter meter(start);
-  meter.add(start + 1s, 0);
-  meter.add(start + 2s, 0);
-  CHECK_FALSE(meter.per_second());
-  meter.add(start + 3s, 7);
-  CHECK(meter.per_second() == 7.0);
-  meter.add(start + 4s, 7);
-  CHECK(meter.per_second() == 3.5);
-}

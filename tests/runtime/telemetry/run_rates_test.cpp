@@ -15,6 +15,7 @@ worker_status worker(std::uint32_t id, std::uint32_t incarnation, std::uint64_t 
   w.id = id;
   w.incarnation = incarnation;
   w.samples = samples;
+  w.state = child_state::ready;
   return w;
 }
 
@@ -86,4 +87,15 @@ TEST_CASE("suspensions and pauses of a run do not lower its rates") {
   }
   CHECK(rates.told().delivered == 100.0);
   CHECK(rates.told().loaded.at(1) == 50.0);
+}
+
+TEST_CASE("the time until a worker is ready does not lower the rates") {
+  run_rates rates(begun);
+  session_status s = after(0);
+  for (worker_status& w : s.workers) w.state = child_state::starting;
+  for (int second = 1; second <= 3; ++second) rates.look(begun + second * 1s, s, false);
+  CHECK_FALSE(rates.told().delivered);
+  rates.look(begun + 4s, after(0), false);
+  rates.look(begun + 5s, after(1), false);
+  CHECK(rates.told().delivered == 50.0);
 }

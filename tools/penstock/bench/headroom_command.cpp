@@ -5,6 +5,7 @@
 #include "runtime/config/limits.hpp"
 #include "runtime/control/control_client.hpp"
 #include "runtime/control/socket_place.hpp"
+#include "runtime/dataset/factory.hpp"
 #include "runtime/device/device.hpp"
 #include "tools/penstock/bench/bench.hpp"
 #include "tools/penstock/commands.hpp"
@@ -134,28 +135,15 @@ void set_paused(Session& session, bool paused) {
   if (answer.is_null()) paused ? session.pause() : session.resume();
 }
 
-struct open_session {
-  std::unique_ptr<Session> session;
-  Batch first;
-};
-
-open_session open_with(const config& settings) {
-  auto session = std::make_unique<Session>(settings, session_options());
-  Batch first = next_of(*session);
-  return {std::move(session), std::move(first)};
-}
-
 /// A step takes as long for a small last batch as for a full one, so that the two rates are comparable only if all batches are full.
-open_session open_with_full_batches(config settings) {
-  const bool as_configured = std::exchange(settings.sampler.drop_last, true);
-  try {
-    return open_with(settings);
-  } catch (const error& e) {
-    // The dataset may be smaller than a batch.
-    if (as_configured || e.code() != errc::config) throw;
-    settings.sampler.drop_last = false;
-    return open_with(settings);
-  }
+/// Only the worker program knows whether a custom dataset has a full batch.
+config with_full_batches(config settings) {
+  const auto prepared = prepare_stream(settings);
+  if (!prepared) return settings;  // the session says why
+  const std::uint64_t positions = prepared->order.order ? prepared->order.order->positions() : prepared->description.samples;
+  settings.sampler.drop_last |= positions / settings.sampler.world_size >= settings.sampler.batch_size;
+  keep_prepared(settings, *prepared);
+  return settings;
 }
 
 json measure(const headroom_options& o, config settings, nanoseconds time, nanoseconds step) {
@@ -163,9 +151,9 @@ json measure(const headroom_options& o, config settings, nanoseconds time, nanos
   settings.gpu.placement = placement_rule::embedded;
   settings.sampler.epochs = epochs_max;
   settings.quarantine.file.clear();
-  open_session opened = open_with_full_batches(settings);
-  Session& session = *opened.session;
-  Batch& batch = opened.first;
+  settings = with_full_batches(std::move(settings));
+  Session session(settings, session_options());
+  Batch batch = next_of(session);
   program_around program(o, settings, step);
   program.work_on(batch);  // warms up
   set_paused(session, true);

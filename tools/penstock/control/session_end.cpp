@@ -61,7 +61,9 @@ result<std::optional<std::chrono::milliseconds>> parse_timeout(const std::string
 }
 
 nlohmann::ordered_json request_to_stop(bool now) {
-  return {{"verb", "stop"}, {"now", now}, {"from", process_in_words(::getppid())}};
+  json order{{"verb", "stop"}, {"now", now}};
+  if (const pid_t parent = ::getppid(); parent > 0) order["from"] = process_in_words(parent);  // 0: it is outside this container
+  return order;
 }
 
 session_end::session_end(std::filesystem::path socket) : socket_(std::move(socket)) {

@@ -9,6 +9,7 @@ namespace penstock::cli {
 struct epoch_extent {
   std::uint64_t first = 0;
   std::uint64_t end = 0;
+  bool entered = false;  ///< a group of another size began the epoch, so that its batches begin at another sample
 };
 
 }  // namespace penstock::cli

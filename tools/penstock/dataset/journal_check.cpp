@@ -70,6 +70,9 @@ std::size_t journal_check::end_of_run(std::size_t begin,
   std::vector<missing_batches> gaps;
   std::size_t end = begin + 1;
   for (; end < batches_.size(); ++end) {
+    const std::uint64_t before = batches_[end - 1].epoch;
+    const std::uint64_t after = batches_[end].epoch;
+    if (before != after && (after != before + 1 || extent_of(before).entered || extent_of(after).entered)) break;
     add_gaps(gaps, end, extent_of);
     if (!gaps.empty()) break;
   }

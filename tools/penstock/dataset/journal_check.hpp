@@ -55,8 +55,8 @@ class journal_check {
   /// the future.
   [[nodiscard]] std::vector<missing_batches> missing(const std::function<epoch_extent(std::uint64_t)>& extent_of) const;
 
-  /// The end of the longest run of batches from `begin` that follow one another in the stream, also across epochs: an index into
-  /// batches().
+  /// The end of the longest run of batches from `begin` that follow one another in the stream: an index into batches(). It may
+  /// span epochs, but not the border of one that was entered midway: a session begins such an epoch only from a state.
   [[nodiscard]] std::size_t end_of_run(std::size_t begin, const std::function<epoch_extent(std::uint64_t)>& extent_of) const;
 
   /// Takes batch `which` of batches() as it loads today.

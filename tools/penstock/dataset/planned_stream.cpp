@@ -135,7 +135,8 @@ result<planned_batch> planned_stream::batch(std::uint64_t epoch, std::uint64_t b
 }
 
 epoch_extent planned_stream::batches_of(std::uint64_t epoch) const {
-  return {order_.shape().of(epoch).first_batch, order_.batches_per_epoch()};
+  const epoch_share& share = order_.shape().of(epoch);
+  return {share.first_batch, order_.batches_per_epoch(), share.start != 0};
 }
 
 std::vector<std::string> planned_stream::names_of(std::span<const std::uint64_t> samples) const {

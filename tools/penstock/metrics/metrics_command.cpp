@@ -45,7 +45,10 @@ struct metrics_options {
 
 /// Null if there is none.
 json last_of(const json& deaths) {
-  const json* const last = last_death(deaths, [](const json& d) { return d.value("cause", std::string()); });
+  const json* const last = last_death(deaths, [](const json& d) {
+    const json cause = d.value("cause", json());
+    return cause.is_string() ? cause.get<std::string>() : std::string();  // a record may be damaged
+  });
   return last == nullptr ? json() : *last;
 }
 

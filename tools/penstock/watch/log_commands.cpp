@@ -38,6 +38,7 @@ struct log_style {
   bool as_json = false;
   bool with_source = false;
   std::string stacks_are = {};  // the line that replaces a worker's stack
+  bool at_once = false;         // stacks are not replaced, because the end of one shows only with the next line
   std::optional<std::uint32_t> rank{};  // in a group
 };
 
@@ -52,7 +53,7 @@ class log_printer {
     if (line.contains("dropped"))
       print(fmt::format("{}({} of {} dropped)", prefix_, counted(line.at("dropped").get<std::uint64_t>(), "line", "lines"), source));
     const auto text = line.at("text").get<std::string>();
-    show(source, source == "gpu" ? std::vector{text} : of.stacks.pass(text));  // `deaths` has no stacks of owners
+    show(source, how_.at_once || source == "gpu" ? std::vector{text} : of.stacks.pass(text));  // `deaths` has no stacks of owners
   }
   /// No further lines follow.
   void end() {
@@ -166,8 +167,9 @@ int logs(log_options o) {
   }
   json question{{"verb", "logs"}, {"target", o.target}, {"previous", o.previous}};
   if (o.tail) question["tail"] = *o.tail;
-  const log_style how{o.choice.as_json, meant->kind == target_kind::all || meant->kind == target_kind::workers,
+  log_style how{o.choice.as_json, meant->kind == target_kind::all || meant->kind == target_kind::workers,
                       fmt::format("(its stack: `penstock deaths --stacks{}`)", choice_in_words(o.choice))};
+  how.at_once = o.follow;
   const meant_group group = group_meant(o.choice);
   if (group.refused != exit_ok) return group.refused;
   if (group.group) return logs_of_group(o, *group.group, question, how);

@@ -160,7 +160,8 @@ std::string history_for_people(const json& about, std::size_t width) {
   const json loading = about.value("loading", json::array());
   const json& known = !events.empty() ? events.front() : quarantine.is_object() ? quarantine : loading.front();
   const json asked = about.value("sample", json());
-  const bool of_another = asked.is_number() && known.value("sample", json()) != asked;  // whose batch it was lost with
+  // The first event may be about another sample, with whose batch this one was lost.
+  const bool of_another = asked.is_number() && !is_about_sample(known, text_of(asked)) && is_lost_with_batch(known, text_of(asked));
   const json path = of_another ? json() : known.value("path", json());
   const json number = of_another ? asked : known.value("sample", json());
   const std::string name = path.is_string() ? path.get<std::string>() : std::string();
