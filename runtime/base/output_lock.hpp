@@ -1,5 +1,5 @@
 // Keeps two runs from writing the same output at once. Used for a sink's journal and folder, for states and
-// reports, and for the output of `penstock map`.
+// reports, and for the output of `penstock map` and `penstock pack`.
 #pragma once
 
 #include "runtime/base/fd.hpp"

@@ -8,11 +8,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <optional>
 #include <system_error>
+#include <vector>
 
 namespace penstock {
 namespace {
@@ -21,6 +23,8 @@ constexpr mode_t mode_of_new_files = 0666;  // the umask applies
 
 // Killed processes with the same pid may have left files of these names. More than this many are implausible.
 constexpr int names_tried = 100;
+
+constexpr std::string_view temporary_ending = ".tmp-";  // then "PID-N"
 
 struct replaced {
   std::string path;             // not a symbolic link
@@ -54,7 +58,7 @@ class temporary_file {
   static result<temporary_file> create(const std::string& beside) {
     static std::atomic<std::uint64_t> number = 0;
     for (int tries = 0;; ++tries) {
-      std::string path = fmt::format("{}.tmp-{}-{}", beside, ::getpid(), ++number);
+      std::string path = fmt::format("{}{}{}-{}", beside, temporary_ending, ::getpid(), ++number);
       unique_fd fd(
           ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode_of_new_files));
       if (fd) return temporary_file(std::move(path), std::move(fd));
@@ -105,6 +109,19 @@ result<void> replace_file(const std::string& path, std::string_view contents) {
   if (const int code = file->rename_to(target->path)) return no(code, path);
   sync_folder_of(target->path);
   return {};
+}
+
+void remove_leftovers(const std::string& path) {
+  const std::filesystem::path file(path);
+  const std::string beginning = file.filename().string() + std::string(temporary_ending);
+  std::error_code fault;
+  std::vector<std::filesystem::path> found;
+  for (std::filesystem::directory_iterator at(file.has_parent_path() ? file.parent_path() : ".", fault), end; !fault && at != end; at.increment(fault)) {
+    const std::string name = at->path().filename().string();
+    const auto is_of_a_number = [](char c) { return c == '-' || (c >= '0' && c <= '9'); };
+    if (name.starts_with(beginning) && std::ranges::all_of(name.substr(beginning.size()), is_of_a_number)) found.push_back(at->path());
+  }
+  for (const std::filesystem::path& one : found) ::unlink(one.c_str());
 }
 
 result<void> check_replaceable(const std::string& path) {

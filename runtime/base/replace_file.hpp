@@ -17,6 +17,10 @@ namespace penstock {
 /// the data is on disk.
 [[nodiscard]] result<void> replace_file(const std::string& path, std::string_view contents);
 
+/// Removes temporary files of `path` that killed processes left behind. Call it only while no other process replaces
+/// `path`, for example under an output_lock. Files that cannot be removed stay.
+void remove_leftovers(const std::string& path);
+
 /// Whether replace_file() would succeed, for checking before a long run. Changes nothing.
 [[nodiscard]] result<void> check_replaceable(const std::string& path);
 

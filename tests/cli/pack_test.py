@@ -112,9 +112,41 @@ device = "host"
                         self.assertTrue(archive.getnames())
         self.assertGreater(kills, 0)
         self.pack(*options)
-        left = {name: digest for name, digest in self.sums(self.out).items() if not name.endswith(".part") and ".tmp-" not in name}
-        self.assertEqual(left, self.sums(whole))
-        self.assertEqual([name for name in os.listdir(self.out) if name.endswith(".part")], [])
+        self.assertEqual(self.sums(self.out), self.sums(whole))
+
+    def refused_while_another_writes(self, shard, *arguments):
+        """Runs `penstock pack` while another one is writing this shard to the same folder."""
+        part = os.path.join(self.out, shard + ".part")
+        os.makedirs(self.out, exist_ok=True)
+        os.mkfifo(part)  # opening it blocks the first run
+        first = self.start("pack", *arguments, "--out", self.out, "--json")
+        try:
+            self.wait_until(lambda: os.path.exists(os.path.join(self.out, "pack.json")), "the first run's state")
+            code, text, _ = self.penstock("pack", *arguments, "--out", self.out, "--json", timeout=20)
+        finally:
+            first.kill()
+            first.communicate()
+            os.remove(part)
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertEqual(json.loads(text)["error"]["message"], "another run is writing shards to '%s' (pid %d): wait until it has ended, stop it, or choose another path" % (self.out, first.pid))
+        self.expect_ok("pack", *arguments, "--out", self.out)
+
+    def test_a_second_run_into_the_same_folder_is_refused(self):
+        self.refused_while_another_writes("shard-000000.tar", self.photos)
+        self.assertEqual(len(self.members()), 120)
+
+    def test_a_second_run_that_compresses_into_the_same_folder_is_refused(self):
+        plain = os.path.join(self.folder, "plain")
+        self.pack(out=plain)
+        self.refused_while_another_writes("shard-000000.tar.zst", plain, "--compress", "zstd")
+        self.assertEqual(self.stream("tar", self.out), self.stream("tar", plain))
+
+    def test_temporary_files_of_killed_runs_are_removed(self):
+        kept = ["classes.txt.tmp-old", "pack.json.tmp"]
+        for name in ["classes.txt.tmp-4711-1", "pack.json.tmp-4711-12", *kept]:
+            self.write(os.path.join(self.out, name), "x")
+        self.pack()
+        self.assertEqual([name for name in sorted(os.listdir(self.out)) if ".tmp" in name], kept)
 
     def test_the_state_is_written_before_the_first_shard(self):
         obstacle = os.path.join(self.out, "shard-000000.tar.part")
@@ -262,8 +294,7 @@ device = "host"
         process.kill()
         process.communicate()
         self.pack(*options)
-        left = {name: digest for name, digest in self.sums(self.out).items() if not name.endswith(".part") and ".tmp-" not in name}
-        self.assertEqual(left, self.sums(whole))
+        self.assertEqual(self.sums(self.out), self.sums(whole))
 
     def test_existing_shards_can_be_compressed_and_decompressed_unchanged(self):
         plain, back = os.path.join(self.folder, "plain"), os.path.join(self.folder, "back")

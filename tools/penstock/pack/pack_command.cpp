@@ -1,5 +1,6 @@
 // pack: WebDataset shards from an image folder.
 #include "runtime/base/counted.hpp"
+#include "runtime/base/output_lock.hpp"
 #include "runtime/base/replace_file.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
@@ -46,11 +47,15 @@ result<void> write_classes(const std::string& out, const listing& list) {
   return replace_file(out + "/classes.txt", text);
 }
 
-result<void> make_folder(const std::string& path) {
+/// Creates the folder, and keeps other runs from writing to it while the lock is held.
+result<output_lock> lock_folder(const std::string& path) {
   std::error_code fault;
   std::filesystem::create_directories(path, fault);
   if (fault) return refuse(errc::io, "creating the folder '{}': {}", printable(path), fault.message());
-  return {};
+  auto lock = output_lock::of_folder(path, fmt::format("shards to '{}'", printable(path)));
+  if (!lock) return lock;
+  for (const char* const name : {"classes.txt", "pack.json"}) remove_leftovers(path + "/" + name);
+  return lock;
 }
 
 /// How much a frame holds; 0: shards are not compressed.
@@ -65,7 +70,6 @@ result<pack::pack_state> begin_or_continue(const pack_options& o, const listing&
                                            std::uint64_t shard_size, std::uint64_t frame_size) {
   const std::uint32_t quality = o.quality != 0 ? o.quality : o.resize != 0 ? usual_quality : 0;
   const pack::pack_settings settings{list.fingerprint, shard_size, o.resize, quality, o.restart_markers, frame_size};
-  if (auto ok = make_folder(o.out); !ok) return tl::unexpected(std::move(ok.error()));
   auto found = pack::read_state(o.out, settings);
   if (!found) return tl::unexpected(std::move(found.error()));
   pack::pack_state state = *found ? std::move(**found) : pack::pack_state{};
@@ -178,7 +182,8 @@ int pack_shards(const pack_options& o, std::uint64_t frame_size) {
                        {errc::usage, fmt::format("'{}' is not on this machine: pack reads shards only from files; copy them first",
                                                  printable(o.folder)), 0},
                        o.json);
-  if (auto ok = make_folder(o.out); !ok) return refuse_with(exit_failed, ok.error(), o.json);
+  const auto lock = lock_folder(o.out);
+  if (!lock) return refuse_with(exit_failed, lock.error(), o.json);
   std::atomic<std::uint64_t> passed{0};
   std::optional<progress_display> display;
   if (!o.quiet && !o.json)
@@ -210,6 +215,8 @@ int pack_folder(const pack_options& o) {
   if (!list) return refuse_with(exit_failed, list.error(), o.json);
   if (!o.json && !o.quiet)
     for (const std::string& notice : list->notices) say("notice: " + notice);
+  const auto lock = lock_folder(o.out);
+  if (!lock) return refuse_with(exit_failed, lock.error(), o.json);
   auto state = begin_or_continue(o, *list, *shard_size, *frame_size);
   if (!state)
     return refuse_with(state.error().code == errc::usage ? exit_usage : exit_failed, state.error(), o.json);
@@ -249,7 +256,8 @@ void add_pack_command(verb_table& verbs) {
        "arrays become smaller, JPEGs do not. FOLDER may also be tar shards (a shard, a folder of them, a "
        "pattern): they are compressed as they are, or decompressed without --compress.\n\n"
        "A shard gets its name when it is complete. After an interruption, run the same command again: it "
-       "continues after the last complete shard, and the result is the same. The report is in pack.json. "
+       "continues after the last complete shard, and the result is the same. One run at a time may write to a "
+       "folder. The report is in pack.json. "
        "Exit code 1 means that some pictures could not be read and were left out.",
        {{"penstock pack photos --out shards", "shards of 1 GiB, with unchanged files"},
         {"penstock pack photos --out small --resize 256 --quality 90 --shard-size 256MiB",
