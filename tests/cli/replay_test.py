@@ -184,6 +184,28 @@ class ReplayTest(PenstockTest):
         self.assertEqual([[one["sample"] for one in changed["gone"]] for changed in found["changed"]], [[11]] * 3)
         self.assertEqual(found["suspects"], [])
 
+    def test_samples_that_the_dataset_no_longer_has_are_named_by_their_numbers(self):
+        numbers = os.path.join(self.folder, "n.raw")
+        config = self.write("n.toml", '[dataset]\ntype = "raw"\npath = "n.raw"\nshape = [1]\ndtype = "int64"\n[sampler]\nbatch_size = 10\n[loader]\nworkers = 1\n[gpu]\ndevice = "host"\n')
+        with open(numbers, "wb") as file:
+            file.write(bytes(8 * 100))
+        journal = self.journal(config)
+        beyond = os.path.join(self.folder, "beyond.journal")
+        with open(journal) as was, open(beyond, "w") as file:
+            for line in map(json.loads, was):
+                if line.get("batch") == 3:
+                    line["samples"][0] = 10 ** 15
+                file.write(json.dumps(line) + "\n")
+        found = self.verify(config, beyond, expect=EXIT_FAILED)
+        self.assertEqual([(one["seq"], one["gone"]) for one in found["changed"]], [(3, [{"sample": 10 ** 15, "name": "sample %d" % 10 ** 15}])])
+        os.truncate(numbers, 8 * 99)
+        place = [line["batch"] for line in self.entries(journal) if 99 in line["samples"]]
+        found = self.verify(config, journal, expect=EXIT_FAILED)
+        self.assertEqual([one["seq"] for one in found["changed"] if {"sample": 99, "name": "sample 99"} in one["gone"]], place)
+        code, out, _ = self.penstock("replay", config, "--verify", journal)
+        self.assertEqual(code, EXIT_FAILED)
+        self.assertIn("  gone: 99\tsample 99\n", out)
+
     def test_another_seed_or_dataset_does_not_match_the_journal(self):
         config = self.photos()
         journal = self.journal(config)

@@ -9,6 +9,8 @@
 #include "tools/penstock/dataset/index_display.hpp"
 #include "tools/penstock/number_option.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace penstock::cli {
@@ -140,14 +142,19 @@ epoch_extent planned_stream::batches_of(std::uint64_t epoch) const {
 }
 
 std::vector<std::string> planned_stream::names_of(std::span<const std::uint64_t> samples) const {
+  std::vector<std::uint64_t> known;
+  std::ranges::copy_if(samples, std::back_inserter(known), [&](std::uint64_t sample) { return sample < prepared_.description.samples; });
   std::vector<std::string> names;
-  if (custom_) {
-    names = custom_->names_of(samples);
-  } else {
-    for (const std::uint64_t sample : samples) names.push_back(dataset_->name_of(sample));
+  if (custom_ && !known.empty()) names = custom_->names_of(known);
+  auto next = names.begin();
+  std::vector<std::string> all;
+  for (const std::uint64_t sample : samples) {
+    if (sample >= prepared_.description.samples)
+      all.push_back(default_sample_name(sample));
+    else
+      all.push_back(printable(custom_ ? *next++ : dataset_->name_of(sample)));
   }
-  for (std::string& name : names) name = printable(name);
-  return names;
+  return all;
 }
 
 std::string planned_stream::name_of(std::uint64_t sample) const {

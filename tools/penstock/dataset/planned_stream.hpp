@@ -58,7 +58,8 @@ class planned_stream {
   /// Refuses (errc::usage) a batch that its epoch does not have.
   [[nodiscard]] result<planned_batch> batch(std::uint64_t epoch, std::uint64_t batch) const;
   [[nodiscard]] epoch_extent batches_of(std::uint64_t epoch) const;
-  /// For a custom dataset, asks its worker, which first sets up the dataset; "sample 7" if the worker gives no name. Blocks
+  /// For a custom dataset, asks its worker, which first sets up the dataset; "sample 7" if the worker gives no name,
+  /// and for a sample that the dataset no longer has. Blocks
   /// for up to [loader.hang] start_deadline for each answer.
   [[nodiscard]] std::vector<std::string> names_of(std::span<const std::uint64_t> samples) const;
   [[nodiscard]] std::string name_of(std::uint64_t sample) const;
