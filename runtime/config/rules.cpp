@@ -3,6 +3,7 @@
 #include "runtime/base/counted.hpp"
 #include "runtime/base/dataset_type.hpp"
 #include "runtime/base/member_choice.hpp"
+#include "runtime/base/shape_limit.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/base/worker_places.hpp"
 #include "runtime/config/key_table.hpp"
@@ -70,6 +71,11 @@ void check_dataset(const dataset_config& dataset, found_list& found) {
                      .label = "needs a shape",
                      .help = "add the shape and dtype of one sample to [dataset]: shape = [...], dtype = \"...\"",
                      .missing = true});
+  }
+  if (const std::size_t axes = dataset.shape.size(); axes > shape_axes_max) {
+    found.push_back({.key = "dataset.shape",
+                     .message = fmt::format("'shape' in [dataset] has {}", counted(axes, "axis", "axes")),
+                     .label = fmt::format("at most {}", shape_axes_max)});
   }
   if (dataset.type == dataset_type::tar) check_members(dataset.members, found);
   if (dataset.type == dataset_type::tokens) check_tokens(dataset, found);

@@ -3,6 +3,7 @@
 #include "runtime/base/check.hpp"
 #include "runtime/base/counted.hpp"
 #include "runtime/base/dataset_type.hpp"
+#include "runtime/base/shape_limit.hpp"
 #include "runtime/base/units.hpp"
 #include "runtime/base/write_all.hpp"
 #include "runtime/dataset/sealed_index.hpp"
@@ -33,7 +34,7 @@ struct index_view::header {
   std::uint8_t has_places;
   std::uint8_t element;
   std::uint8_t axes;
-  std::array<std::uint32_t, 32> shape;
+  std::array<std::uint32_t, shape_axes_max> shape;
   std::array<char, 32> fingerprint;
   std::uint64_t has_tags;
 };

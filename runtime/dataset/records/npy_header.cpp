@@ -1,5 +1,6 @@
 #include "runtime/dataset/records/npy_header.hpp"
 
+#include "runtime/base/shape_limit.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/units.hpp"
 
@@ -82,12 +83,11 @@ class literal_reader {
   }
   /// (), (3,), (3, 4), (3, 4,); Python 2 wrote 3L.
   std::optional<std::vector<std::uint64_t>> take_shape() {
-    constexpr std::size_t axes_max = 32;  // NumPy's NPY_MAXDIMS before version 2
     if (!take("(")) return std::nullopt;
     std::vector<std::uint64_t> shape;
     bool comma = false;
     while (!take(")")) {
-      if (shape.size() == axes_max || (!shape.empty() && !comma)) return std::nullopt;
+      if (shape.size() == shape_axes_max || (!shape.empty() && !comma)) return std::nullopt;
       skip_blanks();
       std::uint64_t side = 0;
       const auto [end, status] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), side);

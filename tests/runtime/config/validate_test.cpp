@@ -148,6 +148,20 @@ TEST_CASE("for each type of dataset, the missing keys are named") {
   CHECK(with_type(dataset_type::image_folder, "x").empty());
 }
 
+TEST_CASE("a shape has at most 32 axes, whatever the type of the dataset") {
+  const auto with_axes = [](dataset_type type, std::size_t axes) {
+    return keys_after([&](auto& c) {
+      c.dataset.type = type;
+      c.dataset.path = "x";
+      c.dataset.shape.assign(axes, 1);
+    });
+  };
+  for (const dataset_type type : {dataset_type::raw, dataset_type::synthetic}) {
+    CHECK(with_axes(type, 32).empty());
+    CHECK(with_axes(type, 33) == keys{"dataset.shape"});
+  }
+}
+
 TEST_CASE(
     "a group's communicator without a GPU is refused in every placement, and so is a lost_after that is too short") {
   for (const placement_rule placement : {placement_rule::process, placement_rule::embedded}) {
