@@ -111,18 +111,22 @@ std::optional<unused_because> unused(used_with use, const penstock::config& valu
     if (wanted.wanted.empty() || wanted.holds(value)) return std::nullopt;
     return unused_because{wanted.key, wanted.text()};
   };
+  const auto kinds = wanted_kinds(use);
   if (!values.datasets.empty()) {
     // Any dataset of the mixture may use the key.
     const auto wanted = wanted_types(use);
-    const auto uses = [&](const mixed_dataset_config& one) { return wanted.holds(one.dataset.type); };
+    const auto uses = [&](const mixed_dataset_config& one) { return wanted.wanted.empty() || wanted.holds(one.dataset.type); };
     if (!wanted.wanted.empty() && std::ranges::none_of(values.datasets, uses))
       return unused_because{wanted.key, wanted.text()};
     if (use == used_with::for_weighted_or_balanced) return std::nullopt;  // for a mixture, the key sets the length of epochs
+    // A dataset with its own sampler has its own weights and subset, but the window of [sampler].
+    const auto has_kind = [&](const mixed_dataset_config& one) { return one.sampler && kinds.holds(*one.sampler) && uses(one); };
+    if (use != used_with::for_weighted && use != used_with::for_subset && std::ranges::any_of(values.datasets, has_kind)) return std::nullopt;
   } else if (auto no = check(wanted_types(use), values.dataset.type)) {
     return no;
   }
   if (auto no = check(wanted_augments(use), values.image.augment)) return no;
-  if (auto no = check(wanted_kinds(use), values.sampler.kind)) return no;
+  if (auto no = check(kinds, values.sampler.kind)) return no;
   if (auto no = check(wanted_orders(use), values.scheduler.order)) return no;
   return check(wanted_dtypes(use), values.gpu.dtype);
 }
