@@ -1,5 +1,6 @@
 #include "runtime/dataset/listing/folder.hpp"
 
+#include "runtime/base/counted.hpp"
 #include "runtime/base/text.hpp"
 
 #include <dirent.h>
@@ -52,7 +53,10 @@ result<folder_contents> read_folder(unique_fd folder, std::string_view shown,
       break;
     }
     const std::string_view name(entry->d_name);
-    if (name.starts_with('.')) continue;
+    if (name.starts_with('.')) {
+      if (entry->d_type != DT_DIR && name != "." && name != ".." && wanted(name)) ++contents.hidden;
+      continue;
+    }
     if (entry->d_type == DT_DIR) {
       contents.entries.push_back({std::string(name), entry_kind::folder, 0});
       continue;
@@ -116,6 +120,9 @@ result<std::vector<std::string>> files_of_folder(const std::string& path, std::s
     notices.push_back(
         fmt::format("{} folder{} in '{}' {} ignored: write a pattern to read {} from several folders",
                     folders, folders == 1 ? "" : "s", printable(path), folders == 1 ? "is" : "are", what));
+  if (const std::uint64_t hidden = contents->hidden; !paths.empty() && hidden > 0)
+    notices.push_back(fmt::format("{} in '{}' {} ignored: {} {} with a dot", counted(hidden, "file"), printable(path), hidden == 1 ? "is" : "are",
+                                  hidden == 1 ? "its name" : "their names", hidden == 1 ? "begins" : "begin"));
   return paths;
 }
 

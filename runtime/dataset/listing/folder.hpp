@@ -36,6 +36,7 @@ using skipped_files = std::map<std::string, std::uint64_t, std::less<>>;
 struct folder_contents {
   folder_identity identity;
   skipped_files skipped;
+  std::uint64_t hidden = 0;  ///< wanted files whose names begin with a dot
   std::vector<folder_entry> entries;  ///< in byte order of their names, without names that begin with a dot
 };
 
@@ -50,8 +51,8 @@ result<folder_contents> read_folder(unique_fd folder, std::string_view shown,
                                     bool (*wanted)(std::string_view name),
                                     std::string_view (*skipped)(std::string_view name) = nullptr);
 
-/// The paths of the wanted files of a folder, in byte order. Does not enter subfolders: if there are any, a notice says
-/// how to name their files. `what`: "shards".
+/// The paths of the wanted files of a folder, in byte order. Leaves out names that begin with a dot, and does not enter
+/// subfolders: notices say how many there are. `what`: "shards".
 result<std::vector<std::string>> files_of_folder(const std::string& path, std::string_view what,
                                                  std::vector<std::string>& notices,
                                                  bool (*wanted)(std::string_view name));

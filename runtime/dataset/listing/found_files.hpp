@@ -50,7 +50,7 @@ struct found_files {
 ///   a list      a text file with one file or pattern per line, relative to the list; lines that are empty or begin
 ///               with # are skipped
 ///
-/// A path that exists is taken literally. Refuses (errc::dataset, errc::io) a missing path, a pattern without a match, and
+/// A path that exists is taken literally, also in a list. Refuses (errc::dataset, errc::io) a missing path, a pattern without a match, and
 /// a file listed twice. Opens lists only.
 ///
 /// "s3://bucket/..." takes the same forms, with wildcards only after the last '/'. It is a folder if it ends in '/' or

@@ -19,6 +19,11 @@ bool has_wildcard(std::string_view text) noexcept {
   return text.find_first_of("*?[") != std::string_view::npos;
 }
 
+bool exists(const std::string& path) {
+  struct ::stat facts {};
+  return ::stat(path.c_str(), &facts) == 0;
+}
+
 /// The positions of the brace that closes the one at `open`, and of the commas between them at the same depth.
 struct brace_group {
   std::size_t close;
@@ -151,12 +156,12 @@ std::string folder_of_pattern(const std::string& path) {
 }
 
 result<std::vector<std::string>> paths_of_pattern(const std::string& path, std::string_view what) {
+  if (exists(path)) return std::vector{path};
   auto expanded = expand_braces(path);
   if (!expanded) return expanded;
   std::vector<std::string> names;
   for (const std::string& one : *expanded) {
-    struct ::stat facts {};
-    if (!has_wildcard(one) || ::stat(one.c_str(), &facts) == 0) {
+    if (!has_wildcard(one) || exists(one)) {
       names.push_back(one);
       continue;
     }

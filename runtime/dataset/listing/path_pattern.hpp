@@ -18,8 +18,8 @@ bool is_pattern(std::string_view path) noexcept;
 /// (errc::dataset) more than 10^6 results.
 result<std::vector<std::string>> expand_braces(std::string_view pattern);
 
-/// First expands braces, in order, then *, ? and [] in each result, in byte order. A result that exists is taken
-/// literally. Refuses (errc::dataset, errc::io) wildcards without a match. `what` names the kind of file in messages:
+/// A path that exists is taken literally. Otherwise expands braces, in order, then *, ? and [] in each result that does
+/// not exist, in byte order. Refuses (errc::dataset, errc::io) wildcards without a match. `what` names the kind of file in messages:
 /// "shard".
 result<std::vector<std::string>> paths_of_pattern(const std::string& path, std::string_view what);
 

@@ -7,6 +7,8 @@
 #include <catch2/catch_test_macros.hpp>
 #include <fmt/format.h>
 
+#include <filesystem>
+
 using namespace penstock;
 using testing::temporary_folder;
 
@@ -62,6 +64,26 @@ TEST_CASE("an existing path is taken literally") {
   const temporary_folder folder;
   folder.write("t-{0..3}.tar", "");
   CHECK(list_shards(folder.path("t-{0..3}.tar"))->names == names{"t-{0..3}.tar"});
+}
+
+TEST_CASE("a line of a list is taken literally if it exists, and is a pattern otherwise") {
+  const temporary_folder folder;
+  for (const char* const name : {"{a,b}0.tar", "a0.tar", "b0.tar", "a1.tar", "b1.tar", "[c]*.tar", "c1.tar"}) folder.write(name, "");
+  folder.write("l.txt", "{a,b}0.tar\n{b,a}1.tar\n[c]*.tar\n");
+  const auto list = list_shards(folder.path("l.txt"));
+  REQUIRE(list);
+  CHECK(list->names == names{"{a,b}0.tar", "b1.tar", "a1.tar", "[c]*.tar"});
+}
+
+TEST_CASE("files of a folder whose names begin with a dot are left out, with their number in a notice") {
+  const temporary_folder folder;
+  for (const char* const name : {"a.tar", ".b.tar", ".c.tar", ".notes.txt", ".x/d.tar"}) folder.write(name, "");
+  const auto two = list_shards(folder.path());
+  REQUIRE(two);
+  CHECK(two->names == names{"a.tar"});
+  CHECK(two->notices == names{"2 files in '" + folder.path() + "' are ignored: their names begin with a dot"});
+  std::filesystem::remove(folder.path(".b.tar"));
+  CHECK(list_shards(folder.path())->notices == names{"1 file in '" + folder.path() + "' is ignored: its name begins with a dot"});
 }
 
 TEST_CASE("shards that are missing, compressed or listed twice are refused and named") {
