@@ -4,6 +4,7 @@
 #pragma once
 
 #include "runtime/base/dataset_type.hpp"
+#include "runtime/base/sampler_kind.hpp"
 #include "runtime/base/stream_shape.hpp"
 
 #include <penstock/config.hpp>
@@ -120,15 +121,7 @@ constexpr std::string_view spelling(restart_type value) noexcept {
 }
 
 constexpr std::string_view spelling(sampler_kind value) noexcept {
-  switch (value) {
-    case sampler_kind::shuffle: return "shuffle";
-    case sampler_kind::sequential: return "sequential";
-    case sampler_kind::weighted: return "weighted";
-    case sampler_kind::balanced: return "balanced";
-    case sampler_kind::subset: return "subset";
-    case sampler_kind::window: return "window";
-  }
-  return {};
+  return name_of(value);
 }
 
 constexpr std::string_view spelling(uneven_rule value) noexcept {

@@ -2,12 +2,14 @@
 
 #include "runtime/base/dataset_type.hpp"
 #include "runtime/base/replace_file.hpp"
+#include "runtime/base/sampler_kind.hpp"
 #include "runtime/base/stream_shape.hpp"
 #include "runtime/base/text.hpp"
 #include "runtime/base/xxh3.hpp"
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -42,12 +44,15 @@ std::string digest_of_transforms(const config& c) {
   return fmt::format("{:016x}", xxh3_of(std::as_bytes(std::span(facts))));
 }
 
-/// "web 0.7 tokens /data/web, books 0.3 tokens /data/books".
+/// "web 0.7 tokens /data/web, books 0.3 tokens /data/books weighted /data/weights.npy".
 std::string paths_of_mixture(const config& c) {
   std::vector<std::string> all;
   for (const mixed_dataset_config& one : c.datasets) {
     all.push_back(fmt::format("{} {} {} {}", one.name, fmt::join(one.weight, "/"), name_of(one.dataset.type),
                               one.dataset.path));
+    if (one.sampler) all.back() += fmt::format(" {}", name_of(*one.sampler));
+    for (const std::string& file : {one.sample_weights, one.subset})
+      if (!file.empty()) all.back() += " " + file;
   }
   return fmt::format("{}, epochs of {}", fmt::join(all, ", "), c.sampler.epoch_samples);
 }
@@ -66,10 +71,15 @@ std::string stream_part(const config& c) {
     add("path", in_quotes(paths_of_mixture(c)));
   }
   add("seed", fmt::format("{}", s.seed));
+  add("kind", in_quotes(name_of(s.kind)));
   add("shuffle", fmt::format("{}", s.shuffle && s.kind != sampler_kind::sequential));
-  if (s.kind != sampler_kind::shuffle && s.kind != sampler_kind::sequential) {
-    add("order", in_quotes(fmt::format("{} {} {} {} {} {}", static_cast<int>(s.kind), s.weights, s.subset,
-                                       s.epoch_samples, s.window, s.window_shards)));
+  if (s.kind == sampler_kind::weighted) add("weights", in_quotes(s.weights));
+  if (s.kind == sampler_kind::weighted || s.kind == sampler_kind::balanced) add("epoch_samples", fmt::format("{}", s.epoch_samples));
+  if (s.kind == sampler_kind::subset) add("subset", in_quotes(s.subset));
+  const auto has_window = [](const mixed_dataset_config& one) { return one.sampler == sampler_kind::window; };
+  if (s.kind == sampler_kind::window || std::ranges::any_of(c.datasets, has_window)) {
+    add("window", fmt::format("{}", s.window));
+    add("window_shards", fmt::format("{}", s.window_shards));
   }
   add("batch_size", fmt::format("{}", s.batch_size));
   add("drop_last", fmt::format("{}", s.drop_last));

@@ -78,6 +78,24 @@ TEST_CASE("a folder with the batches of another stream is refused with the diffe
   CHECK(other.error().message.find("\"name\": \"label\"") != std::string::npos);
 }
 
+TEST_CASE("a folder with batches in another order is refused with the key of [sampler] that differs") {
+  const folder place;
+  config windows = settings();
+  windows.sampler.kind = sampler_kind::window;
+  windows.sampler.window = 8192;
+  REQUIRE(claim_npy_folder(place.path, windows));
+  REQUIRE(write_npy_manifest(place.path, windows, tensors(128)));
+  CHECK(claim_npy_folder(place.path, windows));
+  const auto refusal = [&](const config& c) {
+    const auto ok = claim_npy_folder(place.path, c);
+    return ok ? std::string() : ok.error().message;
+  };
+  CHECK(refusal(settings()).find("has \"kind\": \"window\", but this run has \"kind\": \"shuffle\"") != std::string::npos);
+  config narrower = windows;
+  narrower.sampler.window = 50;
+  CHECK(refusal(narrower).find("has \"window\": 8192, but this run has \"window\": 50") != std::string::npos);
+}
+
 TEST_CASE("a folder with batches but no manifest is refused") {
   const folder place;
   fs::create_directories(place.path);
