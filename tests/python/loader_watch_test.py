@@ -20,7 +20,7 @@ PROGRAM = """
         def __getitem__(self, index):
             %(sample)s
             return index
-    loader = DataLoader(Numbers(), batch_size=4, num_workers=2, shuffle=False, name="loader"%(options)s)
+    loader = DataLoader(Numbers(), batch_size=4, num_workers=2, shuffle=False, name="loader")
     for epoch in range(1000000):
         for step, batch in enumerate(loader):
             %(step)s
@@ -32,8 +32,8 @@ def seconds_of(time):
 
 
 class LoaderWatchTest(PackageTest):
-    def loader(self, sample="pass", step="pass", options=""):
-        return self.program(PROGRAM % {"sample": sample, "step": step, "options": options})
+    def loader(self, sample="pass", step="pass"):
+        return self.program(PROGRAM % {"sample": sample, "step": step})
 
     def asked(self, *verb):
         """The JSON of a verb; None while no session answers."""
@@ -120,24 +120,6 @@ class LoaderWatchTest(PackageTest):
         told = lambda: [e["text"] for e in map(json.loads, self.penstock("events", "--json")[1].splitlines()) if e["kind"] == "worker_died"][1:]
         (text,) = self.wait_until(told, "the event")
         self.assertRegex(text, r"was killed on request, while loading sample 37, for .*; that had hung 1 time before: .*DataLoader\(timeout=60")
-
-    def test_a_worker_over_its_memory_limit_is_told_with_its_sample_while_it_finishes_its_batch_and_afterwards(self):
-        self.loader(sample="kept = b'x' * ((512 << 20) if index == 40 else 0); time.sleep(600 if index == 40 else 0)",
-                    options=", pool={'loader': {'limits': {'memory': '400MiB'}}}")
-        event = self.wait_until(lambda: next((e for e in map(json.loads, self.penstock("events", "--json")[1].splitlines()) if e["kind"] == "memory_exceeded"), None),
-                                "the event", seconds=60)
-        fact = "MiB of private memory, but [loader.limits] memory allows 400 MiB; it was loading sample 40 when that was noticed"
-        self.assertEqual(event["sample"], 40)
-        self.assertIn(fact, event["text"])
-        self.assertRegex(self.penstock("status")[1], r"worker/%d +draining \(over the memory limit\)" % event["worker"])
-        for verb in (("why",), ("describe", "worker/%d" % event["worker"]), ("describe", "sample/40")):
-            self.assertIn(fact, " ".join(self.penstock(*verb)[1].split()))
-        self.wait_until(self.stalled, "the stall", seconds=60)
-        self.assertEqual(self.penstock("restart", "worker/%d" % event["worker"], "--now")[0], 0)
-        (death,) = self.wait_until(lambda: self.asked("deaths")["deaths"], "the death")
-        self.assertEqual((death["cause"], death["on_request"], death["sample"], death["attempt"]), ("stopped", True, 40, 0))
-        (hung,) = self.asked("status")["hung"]
-        self.assertEqual(hung["name"], "sample 40")
 
     def test_a_worker_that_is_suspended_while_it_is_idle_is_what_the_stream_waits_for(self):
         self.loader(step="time.sleep(0.3)")
