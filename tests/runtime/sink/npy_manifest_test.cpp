@@ -78,6 +78,21 @@ TEST_CASE("a folder with the batches of another stream is refused with the diffe
   CHECK(other.error().message.find("\"name\": \"label\"") != std::string::npos);
 }
 
+TEST_CASE("a folder of version 0.1, whose manifest has no kind, is continued") {
+  const folder place;
+  REQUIRE(claim_npy_folder(place.path, settings()));
+  REQUIRE(write_npy_manifest(place.path, settings(), tensors(128)));
+  std::string text = place.manifest();
+  const std::size_t kind = text.find("  \"kind\"");
+  REQUIRE(kind != std::string::npos);
+  text.erase(kind, text.find('\n', kind) + 1 - kind);
+  std::ofstream(place.path / manifest_name) << text;
+  CHECK(claim_npy_folder(place.path, settings()));
+  config windows = settings();
+  windows.sampler.kind = sampler_kind::window;
+  CHECK_FALSE(claim_npy_folder(place.path, windows));
+}
+
 TEST_CASE("a folder with batches in another order is refused with the key of [sampler] that differs") {
   const folder place;
   config windows = settings();
