@@ -121,7 +121,7 @@ result<planned_stream> planned_stream::create(const config& settings,
 
 result<planned_batch> planned_stream::batch(std::uint64_t epoch, std::uint64_t batch) const {
   const epoch_share& share = order_.shape().of(epoch);
-  if (const auto [first, end] = batches_of(epoch); batch < first || batch >= end) {
+  if (const auto [first, end, entered] = batches_of(epoch); batch < first || batch >= end) {
     return refuse(errc::usage,
                   "--batch: there is no batch {}: epoch {} of rank {} of {} has {}, counted from {}", batch,
                   epoch, order_.settings().rank, order_.settings().world_size,
