@@ -1,5 +1,6 @@
 // Pools of jobs in the module penstock._core, wrapped by the Python class Pool.
 #include "python/core/blocks.hpp"
+#include "python/core/copied_in_children.hpp"
 #include "python/core/lease.hpp"
 #include "python/core/module.hpp"
 #include "python/core/parts.hpp"
@@ -48,7 +49,7 @@ Argument joined(const std::vector<nb::object>& parts) {
 /// A result that Python reads in place.
 class kept {
  public:
-  explicit kept(Result result) : result_(std::move(result)), bytes_(result_.bytes()) {}
+  explicit kept(Result result) : result_(std::move(result)), bytes_(result_.bytes()), in_children_(bytes_) {}
   [[nodiscard]] std::uintptr_t address() const noexcept {
     return reinterpret_cast<std::uintptr_t>(bytes_.data());
   }
@@ -57,6 +58,7 @@ class kept {
  private:
   Result result_;
   std::span<const std::byte> bytes_;
+  copied_in_children in_children_;
 };
 
 /// A result in a buffer of the pool's device, for penstock._gpu_half.

@@ -61,6 +61,36 @@ class LoaderMistakesTest(LoaderCase):
         expected = ["usage_error this iterator was made before a fork: make a new one, iter(loader), in this process", "3", "[[4, 5, 6, 7], [8, 9, 10, 11]] 3"]
         self.assertEqual(out.splitlines(), expected * 2)
 
+    def test_a_forked_child_keeps_the_batches_of_its_parent_and_its_writes_do_not_reach_them(self):
+        out = self.ran("""
+            import os, torch
+            from penstock.torch import DataLoader
+            class Large(torch.utils.data.Dataset):
+                def __len__(self):
+                    return 100
+                def __getitem__(self, index):
+                    return torch.full((20001,), float(index))  # the batch does not end at the end of a page
+            batches = iter(DataLoader(Large(), batch_size=1, num_workers=1, pool={"loader": {"slots_per_worker": 4}}))
+            kept, dropped = next(batches), next(batches)
+            reused, go = os.pipe()
+            child = os.fork()
+            if child == 0:
+                os.read(reused, 1)
+                if grandchild := os.fork():
+                    os.waitpid(grandchild, 0)
+                print(kept.unique().tolist(), dropped.unique().tolist(), flush=True)
+                kept.fill_(-1)
+                dropped.fill_(-1)
+                os._exit(0)
+            kept.add_(1000)
+            del dropped
+            assert sum(1 for _ in zip(range(50), batches)) == 50  # in the slot of `dropped`, too
+            os.write(go, b"g")
+            assert os.waitpid(child, 0)[1] == 0
+            print(kept.unique().tolist(), [batch.unique().tolist() for batch in batches] == [[float(index)] for index in range(52, 100)])
+            """)
+        self.assertEqual(out.splitlines(), ["[0.0] [1.0]"] * 2 + ["[1000.0] True"])
+
     def test_threads_that_share_an_iterator_get_each_batch_once(self):
         iterator = iter(SharingLoader(Values(), batch_size=2, num_workers=1))
         taken, threads = [], []
