@@ -388,9 +388,10 @@ def _loaded(call: "_worker.Call", stage: _Stage, batch: Batch, bad: list[tuple[i
         call.mark(Marks.PLACE_OF_ITEMS)
         if stage.seeds is not None and len(batch.index):
             stage.seeds(_key(order, batch, 0, batch.index[0]))
-        wanted = [_MISSING if place in batch.bad else index for place, index in enumerate(batch.index)]
-        wanted = _completed(order, wanted)
-        samples = stage.dataset.__getitems__(wanted) if wanted or not batch.bad else []  # the result may have any type that collate_fn accepts
+        wanted = batch.index  # what the batch sampler yielded, of any type
+        if batch.bad:
+            wanted = _completed(order, [_MISSING if place in batch.bad else index for place, index in enumerate(batch.index)])
+        samples = stage.dataset.__getitems__(wanted) if not batch.bad or wanted else []  # the result may have any type that collate_fn accepts
     else:
         samples = _samples(call, stage, batch, batch.index if collated else (batch.index,), bad)
         if bad or batch.bad:

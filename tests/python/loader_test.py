@@ -51,6 +51,13 @@ class LoaderTest(LoaderCase):
         with self.assertRaisesRegex(TypeError, "must be tuple of Tensors, not Tensor"):
             next(iter(SharingLoader(Together(torch.tensor), num_workers=1)))
 
+    def test_getitems_gets_what_the_batch_sampler_yielded(self):
+        class Together(Values):
+            def __getitems__(self, indices):
+                return [type(indices).__name__, *[int(index) for index in indices]]
+        for index, kind in ((numpy.array([1, 2]), "ndarray"), (torch.tensor([1, 2]), "Tensor"), ((1, 2), "tuple"), (range(1, 3), "range"), ([1, 2], "list")):
+            self.assertEqual(list(SharingLoader(Together(abs), batch_sampler=[index], num_workers=1, collate_fn=list)), [[kind, 1, 2]])
+
     def test_conjugated_and_negated_tensors_keep_their_values(self):
         def conjugated():
             return torch.tensor([1 + 2j]).conj(), torch.tensor([1 + 2j]).conj().imag
