@@ -126,7 +126,9 @@ class _Memory:
 def _tensor_in(
     memory: _Memory, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int, gradient: bool
 ) -> Any:
-    typed = memory.bytes.view(_DTYPES[dtype])
+    kind = _DTYPES[dtype]
+    size = torch.empty(0, dtype=kind).element_size()
+    typed = memory.bytes[: len(memory.bytes) // size * size].view(kind)  # the storage may be that of a tensor with smaller elements
     made = typed.as_strided(shape, strides, offset)
     return made.requires_grad_() if gradient else made
 

@@ -58,6 +58,12 @@ class LoaderTest(LoaderCase):
         for index, kind in ((numpy.array([1, 2]), "ndarray"), (torch.tensor([1, 2]), "Tensor"), ((1, 2), "tuple"), (range(1, 3), "range"), ([1, 2], "list")):
             self.assertEqual(list(SharingLoader(Together(abs), batch_sampler=[index], num_workers=1, collate_fn=list)), [[kind, 1, 2]])
 
+    def test_a_dataset_may_hold_a_view_of_a_tensor_with_smaller_elements(self):
+        class Holding(Values):
+            held = torch.arange(10, dtype=torch.uint8)[:8].view(torch.int32)
+        loaded = list(SharingLoader(Holding(lambda index: Holding.held, 2), batch_size=None, num_workers=1))
+        self.same(loaded, [Holding.held] * 2)
+
     def test_conjugated_and_negated_tensors_keep_their_values(self):
         def conjugated():
             return torch.tensor([1 + 2j]).conj(), torch.tensor([1 + 2j]).conj().imag
