@@ -27,8 +27,10 @@ class Gate:
         os.write(self._write, b"r")
 
     def close(self) -> None:
-        os.close(self._read)
-        os.close(self._write)
+        try:
+            os.close(self._read)
+        finally:
+            os.close(self._write)
 
 
 class Announced:

@@ -1,5 +1,6 @@
 """The worker processes of a penstock.torch.DataLoader: a pool that lives as long as the loader. Used by torch.py and _loader.py."""
 
+import contextlib
 import itertools
 import os
 import weakref
@@ -107,11 +108,12 @@ def _flat(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _end(pid: int, pool: Pool, marks: int, gate: _beginning.Gate, announced: _beginning.Announced) -> None:
-    if pid == os.getpid():
-        pool._life.drop()
-    os.close(marks)
-    gate.close()
-    announced.close()
+    with contextlib.ExitStack() as last:  # calls each of these, although a signal handler may raise
+        last.callback(os.close, marks)
+        last.callback(gate.close)
+        last.callback(announced.close)
+        if pid == os.getpid():
+            pool._life.drop()
 
 
 class _Lending:

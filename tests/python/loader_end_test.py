@@ -7,11 +7,13 @@ import subprocess
 import sys
 import textwrap
 import threading
+import unittest.mock
 
 import penstock
 from loader_data import DataLoader, LoaderCase, Squares, Values, torch
 from package import *
 from package import children_of
+from penstock._pool_end import PoolLife
 
 
 def anonymous_memory_of(pid):
@@ -75,6 +77,27 @@ class LoaderEndTest(LoaderCase):
         head, row = self.penstock("sessions", "--ended")[1].splitlines()[:2]
         self.assertTrue(head.endswith(" DEATHS") and row.startswith("busy@"), row)
         return int(row.split()[-1])
+
+    def test_a_signal_handler_that_raises_while_a_loader_is_dropped_leaves_no_descriptor(self):
+        drop = PoolLife.drop
+
+        def interrupted(life):
+            drop(life)
+            raise KeyboardInterrupt
+        list(DataLoader(Values(abs, 2), num_workers=1))  # what stays open from now on
+        gc.collect()
+        self.no_children_left()
+        before = descriptors_of(os.getpid())
+        loader = DataLoader(Values(abs, 2), num_workers=1)
+        list(loader)
+        with unittest.mock.patch.object(PoolLife, "drop", interrupted), unittest.mock.patch("sys.unraisablehook") as printed:
+            del loader
+            gc.collect()
+        self.assertEqual(printed.call_count, 1)
+        del printed  # its traceback holds the pool
+        gc.collect()
+        self.no_children_left()
+        self.assertEqual(descriptors_of(os.getpid()), before)
 
     def test_workers_that_are_busy_at_a_break_are_no_deaths(self):
         self.ran(self.BUSY, "break")
