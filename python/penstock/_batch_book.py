@@ -4,7 +4,6 @@ Pure: no jobs, no torch, no clock. _loader.py carries out the decisions: it load
 """
 
 import collections
-import itertools
 from typing import Any, Optional, Protocol
 
 __all__ = ["BatchBook", "Planned", "Shards"]
@@ -37,16 +36,21 @@ class Planned:
         again: the batch must be loaded again because of a death, and its next job is not submitted yet.
         lost_before: the batch has already been loaded again because of a death.
         attempts: how many attempts ended jobs have made with the same samples.
+        answer: how its job ended, in a list; empty until that is known.
         loaded: its result, if known before delivery.
+        counted: the pool has counted it as taken.
         worker: the worker that it was sent to; None: any.
     """
 
-    __slots__ = ("shard", "number", "first", "index", "bad", "known", "timeouts", "again", "lost_before", "attempts", "loaded", "worker")
+    __slots__ = (
+        "shard", "number", "first", "index", "bad", "known", "timeouts", "again", "lost_before", "attempts", "answer", "loaded", "counted", "worker",
+    )
 
     def __init__(self, shard: int, number: int, first: int, index: Any, bad: tuple[int, ...]) -> None:
         self.shard, self.number, self.first, self.index, self.bad, self.known = shard, number, first, index, bad, bad
         self.timeouts = self.attempts = 0
-        self.again = self.lost_before = False
+        self.again = self.lost_before = self.counted = False
+        self.answer: list[Any] = []
         self.loaded: Any = None
         self.worker: Optional[int] = None
 
@@ -68,14 +72,17 @@ class Shards:
         self.delivered: list[int] = [0] * count if saved is None else list(saved["given"])
         self.behind: list[Any] = [None] * count if behind is None else list(behind)
         self._planned, self._in_order = list(self.delivered), in_order
-        self._turns = itertools.cycle([*range(first, count), *range(first)])
+        self._turn = first
 
     def plan(self) -> Optional[tuple[int, int]]:
         """The shard whose turn it is, and the number of its next batch; None if all shards have ended."""
         if not any(self.active):
             return None
         if self._in_order:
-            shard = next(turn for turn in self._turns if self.active[turn])
+            shard = self._turn
+            while not self.active[shard]:
+                shard = (shard + 1) % len(self.active)
+            self._turn = (shard + 1) % len(self.active)
         else:
             going_on = [shard for shard, active in enumerate(self.active) if active]
             shard = min(going_on, key=lambda shard: self._planned[shard] - self.delivered[shard])
@@ -89,6 +96,9 @@ class Shards:
 
 class BatchBook:
     """One epoch of a loader.
+
+    A signal handler may raise between any two calls, so plan(), took() and count() change everything or nothing, and took() does nothing
+    the second time. They compute first and then only assign: Python runs signal handlers at calls and loops, not at assignments.
 
     Args:
         progress: records each batch that is delivered, and each that lost all of its samples.
@@ -110,19 +120,18 @@ class BatchBook:
 
     def plan(self, index: Any, bad: tuple[int, ...] = ()) -> Optional[Planned]:
         """The next batch to load, after all batches under way; None if all shards have ended."""
-        shard, number, first = 0, self._number, self._position
+        planned, samples = Planned(0, self._number, self._position, index, bad), self._samples(index)
         if self.shards is None:
             self._number += 1
-            self._position += self._samples(index)
+            self._position += samples
         else:
             turn = self.shards.plan()
             if turn is None:
-                self.exhaust()
+                self._exhausted = True
                 return None
-            shard, number = turn
-            first = number
-        planned = Planned(shard, number, first, index, bad)
-        self.under_way.append(planned)
+            planned.shard, planned.number = turn
+            planned.first = planned.number
+        self.under_way += (planned,)
         return planned
 
     def exhaust(self) -> None:
@@ -154,11 +163,13 @@ class BatchBook:
             over: its shard has ended, or all samples of the batch were left out.
             state: the dataset's own state of the shard after this batch.
         """
-        self.under_way.remove(planned)
+        if planned not in self.under_way:
+            return
         if self.shards is not None:
             self.shards.active[planned.shard] &= not over
             self.shards.delivered[planned.shard] += not over
             self.shards.behind[planned.shard] = state
+        self.under_way.remove(planned)
 
     def gave_up(self, planned: Planned) -> None:
         """Call when the batch's error is delivered instead of the batch."""
@@ -176,10 +187,12 @@ class BatchBook:
         the batch."""
         if self._is_cut_off:
             return
-        self._progress.delivered(self._samples(planned.index))
-        self._progress.finished = self._exhausted and not self.under_way
+        samples, shards = self._samples(planned.index), self._progress.shards
         if self.shards is not None:
-            self._progress.shards = self.shards.saved(self.under_way[0].shard if self.under_way else 0)
+            shards = self.shards.saved(self.under_way[0].shard if self.under_way else 0)
+        self._progress.delivered(samples)
+        self._progress.finished = self._exhausted and not self.under_way
+        self._progress.shards = shards
 
     def is_tried_again(self, planned: Planned, status: str, place: Optional[int]) -> bool:
         """Whether to load the batch again after a failure, perhaps with one more sample left out.

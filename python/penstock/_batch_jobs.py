@@ -10,13 +10,20 @@ from penstock._errors import error
 from penstock._failures import Failures
 from penstock._workers import Workers
 
-__all__ = ["BatchJobs", "ExceptionWrapper", "Interrupted"]
+__all__ = ["BatchJobs", "ExceptionWrapper", "GaveUp", "Interrupted"]
 
 ExceptionWrapper: Any = importlib.import_module("torch.utils.data.dataloader").ExceptionWrapper
 
 
 class Interrupted(BaseException):
     """A signal handler raised `why` during a wait."""
+
+    def __init__(self, why: BaseException) -> None:
+        self.why = why
+
+
+class GaveUp(Exception):
+    """The program gets `why` instead of the batch."""
 
     def __init__(self, why: BaseException) -> None:
         self.why = why
@@ -38,6 +45,7 @@ class BatchJobs:
 
     def submit(self, planned: Planned, batch: _loading.Batch) -> None:
         timeout = self._timeout if self._timeout > 0 else None
+        planned.answer = []
         former = self.of[planned].number if planned.again else None
         self.of[planned] = self._workers.submit(batch, timeout, planned.worker, former, planned.lost_before, planned.attempts)
         planned.lost_before |= planned.again
@@ -70,14 +78,14 @@ class BatchJobs:
         return planned
 
     def result(self, planned: Planned, book: BatchBook, epoch: int, patience: float, look_around: Callable[[], None]) -> Optional[Any]:
-        """The batch as its worker made it (_loading.Loaded). None: submit it again, as the book decides. Raises what the caller gets
-        instead of the batch."""
+        """The batch as its worker made it (_loading.Loaded). None: submit it again, as the book decides. If it raises anything but
+        GaveUp, call it again."""
         job = self._ended(planned, patience, look_around)
-        status, *rest = self._workers.outcome_of(job)
+        status, *rest = self._workers.outcome_of(job, planned.answer)
         if status == "ok":
-            loaded = _tensors.batch_from(rest[0])
+            loaded = _unpickled(rest[0])
             if loaded[4] is not None and loaded[4] != _content.digest(loaded[0]):
-                raise error(f"the batch of {planned.index} differs from what its worker made: its content does not match the worker's digest")
+                raise GaveUp(error(f"the batch of {planned.index} differs from what its worker made: its content does not match the worker's digest"))
             if loaded[5] is not None:
                 self._workers.pool._core.batch_was_slow(job.number, *loaded[5])
             self.failures.note_left_out(planned, epoch, loaded[1])
@@ -86,7 +94,7 @@ class BatchJobs:
             return loaded
         # "cancelled": by the pool's end, which refuses each later job with the reason
         if status != "cancelled" and not self.failures.is_tried_again(book, planned, job.number, epoch, status, rest):
-            raise self.failures.error_of(planned, job.number, epoch, status, rest)
+            raise GaveUp(self.failures.error_of(planned, job.number, epoch, status, rest))
         return None
 
     def _ended(self, planned: Planned, patience: float, look_around: Callable[[], None]) -> _core.Job:
@@ -108,3 +116,14 @@ class BatchJobs:
         """Reports which sample the awaited batch's worker is loading, so that a stall names it."""
         job = self.of[planned].number
         self._workers.pool._core.await_batch(job, *self.failures.doing(planned, job), in_order)
+
+
+def _unpickled(memory: Any) -> Any:
+    try:
+        return _tensors.batch_from(memory)
+    except Exception as raised:
+        try:
+            _tensors.batch_from(memory)
+        except Exception:
+            raise GaveUp(raised) from None
+        raise  # a signal handler raised

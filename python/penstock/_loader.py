@@ -7,6 +7,7 @@ prefetch_factor jobs for each worker under way, and yields their results as its 
 import contextlib
 import importlib
 import os
+import pickle
 import threading
 import warnings
 from typing import Any, Callable, Optional
@@ -16,9 +17,9 @@ import torch.utils.data
 
 from penstock import _loading, _processes, _progress, _shards
 from penstock._batch_book import BatchBook, Planned, Shards
-from penstock._batch_jobs import BatchJobs, ExceptionWrapper, Interrupted
+from penstock._batch_jobs import BatchJobs, ExceptionWrapper, GaveUp, Interrupted
 from penstock._device import ToDevice
-from penstock._errors import stopped_error, usage_error, workers_exhausted_error
+from penstock._errors import error, stopped_error, usage_error, workers_exhausted_error
 from penstock._failures import Failures, FailuresOfShards
 from penstock._homes import Homes
 from penstock._orders import PublishedOrder, order_of
@@ -30,6 +31,7 @@ __all__ = ["IterablePass", "MapPass"]
 torch_loader: Any = importlib.import_module("torch.utils.data.dataloader")
 
 TELL_EVERY = 1.0  # seconds between reports while a batch is awaited
+END = object()  # drawn after the sampler's last index
 LOOK_EVERY = 0.25  # seconds between looks for hosts that have joined or left, while a shard's batch is awaited
 
 
@@ -69,6 +71,8 @@ class Ahead(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
             if self._progress.base_seed not in (None, self._base_seed):  # resumed: workers need the order with its seed
                 self._base_seed = self._progress.base_seed
                 self._publish(loader)
+        self._drawn: list[Any] = []  # the sampler's next index, until it is planned
+        self._cut = False  # the sampler's iterator has raised, and yielded nothing since
         progress = self._progress
         _progress.order_is_drawn(loader, progress)
         of_start = self._shared_seed
@@ -133,16 +137,30 @@ class Ahead(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
     # ---- loading --------------------------------------------------------------------------------------------------
 
     def _load_next(self) -> None:
-        try:
-            index = self._next_index()
-        except StopIteration:
-            return self._book.exhaust()
+        drawn = self._drawn
+        if not drawn:
+            self._draw()
+        index = drawn[0]
+        if index is END:
+            return None if self._cut else self._book.exhaust()
+        self._cut = False
         if self._auto_collation and not hasattr(index, "__len__"):  # for torch, any iterable is enough
             index = list(index)
         planned = self._book.plan(index, self._bad_places(index))
+        del drawn[:]  # no signal handler runs between this and plan(): see BatchBook
         if planned is not None:
             with contextlib.suppress(stopped_error):  # raised when it is the batch's turn: _loaded() submits it again
                 self._load(planned)
+
+    def _draw(self) -> None:
+        try:
+            self._drawn.extend(map(next, (self._sampler_iter,), (END,)))  # one call, so a signal handler that raises cannot lose the index
+        except BaseException:
+            if not self._drawn:  # raised by the sampler, so a generator has ended
+                self._cut = True
+                if self._book.shards is not None:  # it yields the same index forever
+                    self._sampler_iter = iter(self._index_sampler)
+            raise
 
     def _load(self, planned: Planned) -> None:
         order, oldest = self._order, min(self._pool.living)
@@ -161,12 +179,14 @@ class Ahead(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
         self._pool.pool._core.pass_is_at(self._progress.epoch, self._progress.batches, self._progress.expected)
 
     def _took(self, planned: Planned, over: bool, state: Any) -> None:
-        del self._jobs.of[planned]
+        """May be called again for the same batch, if a signal handler raised meanwhile."""
+        self._jobs.of.pop(planned, None)
         self._book.took(planned, over, state)
-        self._load_next()
-        if self._pool.has_hosts or self._book.shards is None:  # workers may have joined: from a host, or with `penstock scale`
-            for _ in range(self._prefetch * self._width() - len(self._book.under_way)):
-                self._load_next()
+        missing = self._prefetch * self._width() - len(self._book.under_way)
+        if not self._pool.has_hosts and self._book.shards is not None:
+            missing = min(missing, 1)
+        for _ in range(missing):  # more than one if workers have joined: from a host, or with `penstock scale`
+            self._load_next()
 
     def _drop(self, planned: Planned) -> None:
         self._jobs.drop(planned)
@@ -183,6 +203,8 @@ class Pass(Ahead):
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         self._raised = False  # the program got an exception in this pass
+        self._taking: Optional[Planned] = None  # a loaded batch, while it is taken off the plan
+        self._ready: list[tuple[Planned, Any]] = []  # batches that were not handed out, because a signal handler raised
         super()._reset(loader, first_iter)
 
     def resumed_behind_end(self) -> bool:
@@ -200,60 +222,93 @@ class Pass(Ahead):
         return data
 
     def _next_data(self) -> Any:
-        with self._lock:
-            if self._pool.pid != os.getpid():
-                raise usage_error("this iterator was made before a fork: make a new one, iter(loader), in this process")
-            try:
-                data = self._next_loaded()
-            except workers_exhausted_error as broken:
-                told = self._pool.explained(broken)
-                raise told from told.__cause__
-        if isinstance(data, ExceptionWrapper):
-            self._raised = True
-            _reraise(data)
-        if self._pin_memory:
-            data = torch_loader._utils.pin_memory.pin_memory(data, getattr(self, "_pin_memory_device", None))
-        return data if self._to_device is None else self._to_device(data)
-
-    def _next_loaded(self) -> Any:
-        book = self._book
-        while (planned := self._next_finished()) is not None:
-            if book.is_behind_end(planned):
-                self._drop(planned)
-                continue
-            interrupted: Optional[Interrupted] = None
-            try:
-                data, raised, over, state, *_ = self._loaded(planned)
-            except Interrupted as caught:
-                interrupted = caught
-            except BaseException as failed:
-                self._raised = True
-                self._jobs.of.pop(planned, None)
-                if isinstance(failed, (stopped_error, workers_exhausted_error)):
-                    book.cut_off(planned)
-                else:
-                    book.gave_up(planned)
+        # A signal handler may raise anywhere. Until count(), which is the last call here, the batch is kept for the next call.
+        ready: Optional[tuple[Planned, Any]] = None
+        try:
+            with self._lock:
+                if self._pool.pid != os.getpid():
+                    raise usage_error("this iterator was made before a fork: make a new one, iter(loader), in this process")
                 try:
-                    self._load_next()
-                finally:
-                    book.count(planned)
-                    self._tell_position()
-                raise
-            if interrupted is not None:  # raised here, so that the traceback shows the handler's frames and none of ours
-                raise interrupted.why
+                    ready = self._next_ready()
+                except workers_exhausted_error as broken:
+                    told = self._pool.explained(broken)
+                    raise told from told.__cause__
+            planned, data = ready
+            failed = isinstance(data, ExceptionWrapper)
+            if self._pin_memory and not failed:
+                data = torch_loader._utils.pin_memory.pin_memory(data, getattr(self, "_pin_memory_device", None))
+            if self._to_device is not None and not failed:
+                data = self._to_device(data)
+            self._book.count(planned)
+        except BaseException:
+            if ready is not None:
+                self._ready.append(ready)
+            raise
+        if failed:
+            self._raised = True
+            self._tell_position()
+            _reraise(data)
+        return data
+
+    def _next_ready(self) -> tuple[Planned, Any]:
+        """The next batch, which is not counted yet, and its data."""
+        if self._ready:
+            ready = self._ready[0]
+            del self._ready[0]
+            return ready
+        book = self._book
+        while (planned := self._taking or self._next_finished()) is not None:
+            if self._taking is None:
+                if book.is_behind_end(planned):
+                    self._drop(planned)
+                    continue
+                self._finish_loading(planned)
+                self._taking = planned
+            data, raised, over, state, *_ = planned.loaded
             self._took(planned, over, state)
-            if not over or book.shards is None:
-                book.count(planned)
-            missing = 0 if self._bad.policy == "replace" and not over else len(planned.bad) + len(raised)
-            delivered = 0 if over or isinstance(data, ExceptionWrapper) else book.size_of(planned) - missing
-            self._pool.pool._core.batch_taken(self._progress.epoch, delivered, missing)
-            if delivered == 0:
-                self._tell_position()
+            if not planned.counted:
+                planned.counted = True
+                missing = 0 if self._bad.policy == "replace" and not over else len(planned.bad) + len(raised)
+                delivered = 0 if over or isinstance(data, ExceptionWrapper) else book.size_of(planned) - missing
+                self._pool.pool._core.batch_taken(self._progress.epoch, delivered, missing)
             if not over:
-                return data
+                self._taking = None
+                return planned, data
+            if book.shards is None:
+                book.count(planned)
+            self._taking = None
+            self._tell_position()
+        if self._cut:
+            raise error("the sampler's iterator raised an exception before its end: load_state_dict(state_dict()) continues this epoch")
         if self._bad.left_out > 0 and self._num_yielded == 0 and not self._raised and self._progress.began_at == 0:
             raise self._bad.nothing_is_left()
         raise StopIteration
+
+    def _finish_loading(self, planned: Planned) -> None:
+        """Sets planned.loaded. If the loader has given up the batch, goes on to the next one and raises the error. If a signal handler
+        raises, the batch is kept."""
+        try:
+            planned.loaded = self._loaded(planned)
+            return
+        except Interrupted as interrupted:
+            why = interrupted.why
+        except GaveUp as failure:
+            self._raised = True
+            self._jobs.of.pop(planned, None)
+            if isinstance(failure.why, (stopped_error, workers_exhausted_error)):
+                self._book.cut_off(planned)
+            else:
+                self._book.gave_up(planned)
+            try:
+                self._load_next()
+            finally:
+                self._book.count(planned)
+                self._tell_position()
+            why = failure.why
+        try:
+            raise why  # here, so that the traceback of a signal handler's exception shows its frames and none of ours
+        finally:
+            del why  # its traceback holds this frame
 
     def _next_finished(self) -> Optional[Planned]:
         """The next batch in order, finished or not; with in_order=False, the first finished one."""
@@ -266,12 +321,15 @@ class Pass(Ahead):
         """The batch from its worker (_loading.Loaded). Retries if the book says so."""
         if planned.loaded is not None:
             return planned.loaded
-        self._jobs.failures.refuse_quarantined(planned, self._progress.epoch)
-        if planned not in self._jobs.of:  # submitting the batch raised: try again
-            self._load(planned)
-        while (loaded := self._jobs.result(planned, self._book, self._progress.epoch, self._patience(), self._look_around)) is None:
-            self._load(planned)
-        return loaded
+        try:
+            self._jobs.failures.refuse_quarantined(planned, self._progress.epoch)
+            if planned not in self._jobs.of:  # submitting the batch raised: try again
+                self._load(planned)
+            while (loaded := self._jobs.result(planned, self._book, self._progress.epoch, self._patience(), self._look_around)) is None:
+                self._load(planned)
+            return loaded
+        except (error, pickle.PicklingError, TypeError, AttributeError) as failure:  # ours, or from pickling an index
+            raise GaveUp(failure) from None
 
     def _patience(self) -> float:
         return TELL_EVERY if self._group is None else 0.05  # in a group, look often: a rank may be lost meanwhile

@@ -89,10 +89,12 @@ class Workers:
             return broken
         return _mistakes.not_started(broken, self.pool._config["loader.command"], self.pool._config["loader.env.PYTHONPATH"])
 
-    def outcome_of(self, job: _core.Job) -> tuple[Any, ...]:
+    def outcome_of(self, job: _core.Job, answer: list[Any]) -> tuple[Any, ...]:
         """("ok", the batch's memory), or the status and the fields of the job's error. Large batches are read in their slots, as long as the
-        caller keeps at most a quarter of [jobs] memory there."""
-        status, *rest = job.outcome(COPIED_BELOW if self.lent.bytes < self.most_lent else 1 << 62)
+        caller keeps at most a quarter of [jobs] memory there. A job answers once: `answer` keeps that for the next call."""
+        if not answer:  # one call, so a signal handler that raises cannot lose the answer
+            answer.extend(map(job.outcome, (COPIED_BELOW if self.lent.bytes < self.most_lent else 1 << 62,)))
+        status, *rest = answer[0]
         self.have_begun |= status in ("ok", "exception")
         if status != "ok":
             return (status, *rest)
@@ -124,6 +126,9 @@ class _Lending:
 
 class _Lent:
     """A result in its slot that the caller keeps. It may outlive the workers: a kept batch must not keep them alive."""
+
+    nbytes = 0  # a signal handler may raise when __init__ begins; __del__ runs nevertheless
+    _lending = _Lending()
 
     def __init__(self, held: _core.Kept, lending: _Lending) -> None:
         self._held, self._lending = held, lending

@@ -4,7 +4,7 @@ import multiprocessing
 import threading
 
 import penstock
-from loader_data import DataLoader, LoaderCase, SharingLoader, Squares, torch
+from loader_data import DataLoader, LoaderCase, SharingLoader, Shards, Squares, torch
 from package import *
 
 # A libcuda for tests that reports whether it was initialised. A torch that was built for CUDA finds its own libcuda first.
@@ -22,6 +22,31 @@ class Values(torch.utils.data.Dataset):
 
     def __getitem__(self, index):
         return self.give(index)
+
+
+class Interrupt(Exception):
+    pass
+
+
+def interrupted_at(place, iterator):
+    """next(iterator), but raises Interrupt at one of the places in penstock's code where Python runs signal handlers: behind a call of a
+    C function, and where a Python function begins."""
+    left = place
+
+    def look(frame, event, _):
+        nonlocal left
+        code = frame.f_code
+        if event not in ("call", "c_return") or os.sep + "penstock" + os.sep not in code.co_filename or code.co_name == "__del__":
+            return
+        left -= 1
+        if left < 0:
+            sys.setprofile(None)
+            raise Interrupt
+    sys.setprofile(look)
+    try:
+        return next(iterator)
+    finally:
+        sys.setprofile(None)
 
 
 class LoaderMistakesTest(LoaderCase):
@@ -139,6 +164,59 @@ class LoaderMistakesTest(LoaderCase):
         self.assertIsNone(caught.exception.__context__)  # its traceback shows no exception of penstock
         thread.join()
         self.assertEqual(list(iterator), [1, 2, 3])
+
+    def test_a_signal_handler_that_raises_anywhere_in_next_loses_no_batch(self):
+        large = 20000  # this many floats are read in their slot
+        for make in (lambda: SharingLoader(Values(lambda index: torch.full((2 + index % 2 * large,), float(index)), 300), batch_size=1, num_workers=1),
+                     lambda: SharingLoader(Shards(300), batch_size=1, num_workers=2)):
+            expected = [batch.flatten()[0].item() for batch in make()]
+            loader = make()
+            iterator, taken = iter(loader), 0
+            for place in range(len(expected)):
+                interrupted, batch = False, None
+                try:
+                    batch = interrupted_at(place, iterator)
+                except Interrupt:
+                    interrupted = True
+                self.assertEqual(loader.state_dict()["batches"], taken + (not interrupted), place)
+                if interrupted:
+                    batch = next(iterator)
+                taken += 1
+                self.assertEqual(batch.flatten()[0].item(), expected[taken - 1], place)
+                self.assertEqual(loader.state_dict()["batches"], taken, place)
+                if not interrupted:
+                    break
+            self.assertGreater(place, 40)
+            self.assertFalse(interrupted)
+            self.assertEqual([batch.flatten()[0].item() for batch in iterator], expected[taken:])
+
+    def test_a_sampler_that_is_interrupted_does_not_end_the_epoch_early(self):
+        interrupted = []
+
+        def order():
+            for index in range(8):
+                if index == 5 and not interrupted:
+                    interrupted.append(index)
+                    raise Interrupt
+                yield index
+
+        class Interrupted:
+            def __iter__(self):
+                return order()
+
+            def __len__(self):
+                return 8
+        loader = SharingLoader(Values(length=8), sampler=Interrupted(), batch_size=None, num_workers=1)
+        iterator, taken = iter(loader), []
+        with self.assertRaises(Interrupt):
+            while True:
+                taken.append(next(iterator))
+        with self.assertRaisesRegex(penstock.error, "the sampler's iterator raised .* continues this epoch"):
+            while True:
+                taken.append(next(iterator))
+        self.assertEqual(taken, [0, 1, 2, 3, 4])
+        loader.load_state_dict(loader.state_dict())
+        self.assertEqual(taken + list(loader), list(range(8)))
 
     def test_loaders_without_a_name_get_separate_names(self):
         process = self.program("""
