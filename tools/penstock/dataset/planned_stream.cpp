@@ -121,11 +121,11 @@ result<planned_stream> planned_stream::create(const config& settings,
 
 result<planned_batch> planned_stream::batch(std::uint64_t epoch, std::uint64_t batch) const {
   const epoch_share& share = order_.shape().of(epoch);
-  if (const auto [first, end, entered] = batches_of(epoch); batch < first || batch >= end) {
+  if (const epoch_extent has = batches_of(epoch); batch < has.first || batch >= has.end) {
     return refuse(errc::usage,
                   "--batch: there is no batch {}: epoch {} of rank {} of {} has {}, counted from {}", batch,
                   epoch, order_.settings().rank, order_.settings().world_size,
-                  counted(end - first, "batch", "batches"), first);
+                  counted(has.end - has.first, "batch", "batches"), has.first);
   }
   planned_batch found;
   found.samples = order_.batch(epoch, batch);
