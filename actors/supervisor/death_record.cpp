@@ -101,10 +101,10 @@ death_report as_report(const worker_facts& w, const supervision::termination& en
   if (r.cause == death_cause::memory && w.over_memory && !w.over_memory->work.empty()) {
     const auto named = kind == work_kind::samples ? std::nullopt : job_named(w.over_memory->work);
     if (named) r.job = named->job;
+    // Named, but not as `sample`, which a reader may take for the one to blame.
     (kind == work_kind::samples ? r.path : r.work) = named ? std::string(named->work) : w.over_memory->work;
-    r.sample = w.over_memory->sample;
   }
-  if (kind == work_kind::batches && r.work) r.sample = sample_in_work(*r.work);
+  if (kind == work_kind::batches && r.work && r.cause != death_cause::memory) r.sample = sample_in_work(*r.work);
   // For a data loader's worker, count from when it began the sample, not the batch.
   const steady_time since = kind == work_kind::batches ? w.last_flight.named_since.value_or(w.last_flight.since) : w.last_flight.since;
   const steady_time until = ending.hung_at().value_or(now);  // a hung process may take seconds to end

@@ -97,7 +97,7 @@ class OwnerProcessTest(PenstockTest):
         self.assertEqual(self.penstock("restart", "worker/1", "--session", "told")[0], EXIT_OK)
         self.wait_until(lambda: self.status_of("told")["workers"][1]["restarts"] == 1, "an ordered restart of a worker")
         status = self.status_of("told")
-        self.assertNotIn("stopped", self.penstock("deaths", "--session", "told")[1])
+        self.assertEqual(self.penstock("deaths", "--session", "told")[1].count("stopped (ordered)"), 2)
         page = self.penstock("metrics")[1]
         for of, died in (("gpu_owner", 1), ("worker", 0)):
             self.assertIn('penstock_%s_deaths_total{session="told",cause="stopped"} 0\n' % of, page)

@@ -156,8 +156,8 @@ struct death_report {
   std::optional<std::string> work{};   ///< its function, or the text of JobCall::describe()
   /// Set if the process ignored a request to stop: how long after the request it was killed. After such a
   /// kill, or an immediate one by an operator, `sample`, `path` and the batch (in a pool, `work`) are what it
-  /// was working on, and nothing is blamed. If the cause is `memory`, they are what it was working on when it was found to be
-  /// over its limit.
+  /// was working on, and nothing is blamed. If the cause is `memory`, `path` (in a pool, `work`)
+  /// is what it was working on when it was found to be over its limit.
   std::optional<double> ignored_stop_seconds{};
   /// How long the process had been busy with this work, or with the blamed sample or job.
   std::optional<double> worked_seconds{};

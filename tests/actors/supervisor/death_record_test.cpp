@@ -161,15 +161,15 @@ TEST_CASE("the record of a worker over its memory limit names what it was loadin
     then.sample = arena::flight_sample{40, 1};
     w.over_memory = supervisor::excess_of(then, 1 << 30, 1 << 29);
     const death_report d = as_report(w, ending, {}, work_kind::samples, start + 5s);
-    CHECK(std::tuple(d.sample, d.path, d.attempt, d.worked_seconds.has_value()) == std::tuple(40U, "cat.jpg", 0U, false));
+    CHECK(std::tuple(d.sample.has_value(), d.path, d.attempt, d.worked_seconds.has_value()) == std::tuple(false, "cat.jpg", 0U, false));
     CHECK(supervisor::end_text(d) + supervisor::blame_text(d, work_kind::samples) ==
-          "was stopped: it used 1.15 GiB; it was loading sample 40 (cat.jpg) when that was noticed");
+          "was stopped: it used 1.15 GiB; it was loading cat.jpg when that was noticed");
   }
   SECTION("a data loader") {
     then.sample_name = "sample 40 (job 7)";
     w.over_memory = supervisor::excess_of(then, 1 << 30, 1 << 29);
     const death_report d = as_report(w, ending, {}, work_kind::batches, start + 5s);
-    CHECK(std::tuple(d.sample, d.work, d.job) == std::tuple(40U, "sample 40", 7U));
+    CHECK(std::tuple(d.sample.has_value(), d.work, d.job) == std::tuple(false, "sample 40", 7U));
     CHECK(supervisor::blame_text(d, work_kind::batches) == "; it was loading sample 40 when that was noticed");
   }
   SECTION("a pool") {

@@ -18,7 +18,7 @@ namespace penstock::cli {
 /// Loads consecutive batches as the run did, and hands them to this program. They may span epochs.
 class replayed_stream {
  public:
-  /// `last_epoch`: the epoch of the last batch. Throws error, as its members do.
+  /// `last_epoch`: the epoch of the last batch. The constructor and the members throw error.
   replayed_stream(config settings, const planned_batch& first, std::uint64_t batches, std::uint64_t last_epoch)
       : begin_(schedule::serialise(first.before)),
         session_(within(std::move(settings), last_epoch, batches), options_of(begin_, batches)) {}

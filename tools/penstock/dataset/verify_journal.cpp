@@ -122,10 +122,10 @@ void tell(const journal_check& check, const std::vector<missing_batches>& gaps, 
     print(fmt::format("epoch {}, batch {}: the journal has it twice, with different samples or digests",
                       one.epoch, one.sequence));
   tell_gaps(check, gaps);
-  say(fmt::format("{} of {} as in the journal", check.batches().size() - check.changed().size(),
+  say(fmt::format("{} of {} match the journal", check.batches().size() - check.changed().size(),
                   counted(check.batches().size(), "batch", "batches")));
   if (check.changed().size() == check.batches().size() && check.changed().size() > 1)
-    say("none is: the journal may belong to another dataset or seed");
+    say("none matches: the journal may belong to another dataset or seed");
   const std::uint64_t equal = check.repeated() - check.contradictory().size();
   if (equal > 0)
     say(fmt::format("{} in the journal more than once, with equal samples and digests; a run that was killed and resumed repeats some",
