@@ -105,7 +105,7 @@ class LoaderBadSamplesTest(LoaderCase):
                 self.assertRegex(death, r"^warning supervisor: worker \d+ \(pid \d+\) ended: SIGABRT, while loading sample 7")
                 self.assertTrue(death.endswith("; stack: `penstock deaths --stacks`, with --last after the end"), death)
             for death in deaths[:2]:
-                self.assertRegex(death, r"; \d batch(es are| is) loaded again( \(.* lost before\))?; a replacement starts;")
+                self.assertRegex(death, r"; \d batch(es)? to load again( \(.* lost before\))?; a replacement starts;")
             self.assertEqual([line for line in told if line not in deaths], [
                 "warning loader: sample 7 (position 7 of epoch 0) is %s after 3 attempts (3 x SIGABRT), because on_bad_sample='%s'; the run "
                 "continues. What happened: `penstock describe sample/7`, with --last after the end" % (left_out, policy)])
