@@ -134,8 +134,8 @@ void add_bench_command(verb_table& verbs) {
        "measure uploads and conversion against bare copies",
        "upload: workers fill slots with synthetic samples, and the GPU owner copies them to the device. The "
        "benchmark first measures the bare rate, at which cudaMemcpyAsync alone (memcpy on the host device) "
-       "copies the same memory, and then the rate of the whole runtime. The ratio is the share of the bare "
-       "rate that the runtime reaches.\n\n"
+       "copies the same memory, and then the rate of the whole runtime. The ratio is the runtime's rate divided "
+       "by the bare rate; if something else keeps the machine busy during one of the two, it can exceed 1.\n\n"
        "transform: converts photographs (uint8 to the given type and layout, normalised) and compares the "
        "bytes read and written per second with copies within the device.",
        {{"penstock bench upload --workers 8", "19 MB batches, the size of 128 photographs"},
