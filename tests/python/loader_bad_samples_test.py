@@ -112,7 +112,8 @@ class LoaderBadSamplesTest(LoaderCase):
             code, out, _ = self.penstock("describe", "sample/7", "--last")
             self.assertEqual((code, out.count("ended: SIGABRT")), (0, 3), out)
             self.assertIn("__getitem__ at <string>:7", self.penstock("deaths", "--stacks", "--last")[1])
-            self.assertIn("Stack (most recent call first):", self.penstock("logs", "--last")[1])
+            self.assertIn("(its stack: `penstock deaths --stacks --last`)", self.penstock("logs", "--last")[1])
+            self.assertIn("Stack (most recent call first):", self.penstock("logs", "--last", "--json")[1])
 
     def test_the_log_of_a_loader_names_no_job_when_a_sample_exceeds_the_time_limit(self):
         text = KILLING.replace("os.abort()", "__import__('time').sleep(600)").replace("num_workers=2", "num_workers=2, timeout=0.5")
