@@ -72,7 +72,7 @@ class ProgressTest(PenstockTest):
         self.assertIn("stalled", [e["kind"] for e in self.events()])
         self.assertEqual(self.penstock("restart", "workers")[0], EXIT_OK)
         self.wait_until(lambda: self.status()["stalled"] is None, "the end of the stall")
-        self.assertIn("the pool is making progress again", " ".join(e["text"] for e in self.events()))
+        self.wait_until(lambda: "the pool is making progress again" in " ".join(e["text"] for e in self.events()), "the event of its end")
         out, err = process.communicate(timeout=60)
         self.assertEqual((process.returncode, len(out.splitlines())), (EXIT_OK, 1000), err)
 
