@@ -163,7 +163,7 @@ TEST_CASE("the record of a worker over its memory limit names what it was loadin
     const death_report d = as_report(w, ending, {}, work_kind::samples, start + 5s);
     CHECK(std::tuple(d.sample.has_value(), d.path, d.attempt, d.worked_seconds.has_value()) == std::tuple(false, "cat.jpg", 0U, false));
     CHECK(supervisor::end_text(d) + supervisor::blame_text(d, work_kind::samples) ==
-          "was stopped: it used 1.15 GiB; it was loading cat.jpg when that was noticed");
+          "was stopped: it used 1.15 GiB; it was loading sample 'cat.jpg' when that was noticed");
   }
   SECTION("a data loader") {
     then.sample_name = "sample 40 (job 7)";
