@@ -1,5 +1,6 @@
 #include "actors/host/limit_meter.hpp"
 
+#include "actors/host/pipeline_view.hpp"
 #include "actors/supervisor/death_record.hpp"
 #include "runtime/base/batch_work.hpp"
 #include "runtime/base/memory_words.hpp"
@@ -36,9 +37,12 @@ std::optional<telemetry::limit_context::long_load> longest_load(const session_st
   return longest;
 }
 
-bool are_drained(const std::vector<worker_status>& workers) {
-  const auto is_left = [](const worker_status& w) { return w.pid || (w.state != child_state::stopped && w.state != child_state::failed); };
-  return std::ranges::none_of(workers, is_left) && std::ranges::any_of(workers, [](const worker_status& w) { return w.why_stopped == vacancy::drained; });
+/// Whether every worker that should be there was drained. At the end of a session others are gone, too.
+bool are_drained(const session_status& status) {
+  if (status.state == session_state::stopping || status.outcome != run_outcome::running) return false;
+  const auto wanted = std::ranges::count_if(
+      status.workers, [](const worker_status& w) { return w.why_stopped != vacancy::not_needed && w.why_stopped != vacancy::scaled_down; });
+  return wanted > 0 && workers_drained(status) == static_cast<std::size_t>(wanted);
 }
 
 }  // namespace
@@ -61,7 +65,7 @@ telemetry::limit_context context_of(const session_status& status, const telemetr
   }
   context.waits_for_hosts = status.waits_for_hosts;
   context.longest = longest_load(status);
-  context.drained = are_drained(status.workers);
+  context.drained = are_drained(status);
   for (const worker_status& w : status.workers) {
     if (w.current_sample) context.loading[w.id] = *w.current_sample;
     if (w.over_memory) context.over_memory.push_back(fmt::format("worker/{} {}.", w.id, excess_in_words(*w.over_memory, kind_of_work(status.jobs))));

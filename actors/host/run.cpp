@@ -168,7 +168,7 @@ void run::drain(std::uint32_t worker) {
   const session_status status = board_.status();
   check_worker(status, worker);
   tuning_.switch_off(fmt::format("worker/{} was drained; `penstock scale auto` resumes tuning", worker));
-  tell_of_worker(event_kind::draining, worker, has_ended(status, worker) ? "has no process, and gets none" : "finishes what it holds and exits");
+  tell_of_worker(event_kind::draining, worker, has_ended(status, worker) ? "has no process, and none will be started" : "finishes what it holds and exits");
   const std::lock_guard hold(mutex_);
   if (const engine* e = running()) actors::tell(e->supervisor, supervisor::drain_worker{worker});
 }

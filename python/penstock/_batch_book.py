@@ -38,12 +38,13 @@ class Planned:
         attempts: how many attempts ended jobs have made with the same samples.
         answer: how its job ended, in a list; empty until that is known.
         loaded: its result, if known before delivery.
+        failure: why the program gets an exception instead, if known before that.
         counted: the pool has counted it as taken.
         worker: the worker that it was sent to; None: any.
     """
 
     __slots__ = (
-        "shard", "number", "first", "index", "bad", "known", "timeouts", "again", "lost_before", "attempts", "answer", "loaded", "counted", "worker",
+        "shard", "number", "first", "index", "bad", "known", "timeouts", "again", "lost_before", "attempts", "answer", "loaded", "failure", "counted", "worker",
     )
 
     def __init__(self, shard: int, number: int, first: int, index: Any, bad: tuple[int, ...]) -> None:
@@ -52,6 +53,7 @@ class Planned:
         self.again = self.lost_before = self.counted = False
         self.answer: list[Any] = []
         self.loaded: Any = None
+        self.failure: Optional[Exception] = None
         self.worker: Optional[int] = None
 
 
@@ -173,9 +175,11 @@ class BatchBook:
 
     def gave_up(self, planned: Planned) -> None:
         """Call when the batch's error is delivered instead of the batch."""
-        self.under_way.remove(planned)
+        if planned not in self.under_way:
+            return
         if self.shards is not None:
             self.shards.delivered[planned.shard] += 1
+        self.under_way.remove(planned)
 
     def cut_off(self, planned: Planned) -> None:
         """Call when all workers have ended without a result for the batch: a resumed loader begins with it, whatever is counted later."""

@@ -45,9 +45,9 @@ class BatchJobs:
 
     def submit(self, planned: Planned, batch: _loading.Batch) -> None:
         timeout = self._timeout if self._timeout > 0 else None
-        planned.answer = []
         former = self.of[planned].number if planned.again else None
         self.of[planned] = self._workers.submit(batch, timeout, planned.worker, former, planned.lost_before, planned.attempts)
+        planned.answer = []
         planned.lost_before |= planned.again
         planned.again = False
 
@@ -86,6 +86,7 @@ class BatchJobs:
             loaded = _unpickled(rest[0])
             if loaded[4] is not None and loaded[4] != _content.digest(loaded[0]):
                 raise GaveUp(error(f"the batch of {planned.index} differs from what its worker made: its content does not match the worker's digest"))
+            planned.loaded = loaded  # before it is reported: a signal handler may raise, and nothing is reported twice
             if loaded[5] is not None:
                 self._workers.pool._core.batch_was_slow(job.number, *loaded[5])
             self.failures.note_left_out(planned, epoch, loaded[1])

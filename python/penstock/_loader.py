@@ -153,8 +153,9 @@ class Ahead(torch_loader._BaseDataLoaderIter):  # type: ignore[misc]
                 self._load(planned)
 
     def _draw(self) -> None:
+        following = map(next, (self._sampler_iter,), (END,))
         try:
-            self._drawn.extend(map(next, (self._sampler_iter,), (END,)))  # one call, so a signal handler that raises cannot lose the index
+            self._drawn.extend(following)  # one call, so a signal handler that raises cannot lose the index
         except BaseException:
             if not self._drawn:  # raised by the sampler, so a generator has ended
                 self._cut = True
@@ -294,11 +295,11 @@ class Pass(Ahead):
             why = interrupted.why
         except GaveUp as failure:
             self._raised = True
-            self._jobs.of.pop(planned, None)
             if isinstance(failure.why, (stopped_error, workers_exhausted_error)):
                 self._book.cut_off(planned)
             else:
                 self._book.gave_up(planned)
+            self._jobs.of.pop(planned, None)
             try:
                 self._load_next()
             finally:
@@ -321,15 +322,21 @@ class Pass(Ahead):
         """The batch from its worker (_loading.Loaded). Retries if the book says so."""
         if planned.loaded is not None:
             return planned.loaded
+        if planned.failure is not None:
+            raise planned.failure
         try:
             self._jobs.failures.refuse_quarantined(planned, self._progress.epoch)
-            if planned not in self._jobs.of:  # submitting the batch raised: try again
+            if planned not in self._jobs.of or planned.again:  # submitting the batch raised: try again
                 self._load(planned)
             while (loaded := self._jobs.result(planned, self._book, self._progress.epoch, self._patience(), self._look_around)) is None:
                 self._load(planned)
             return loaded
+        except GaveUp as failure:
+            planned.failure = failure
+            raise
         except (error, pickle.PicklingError, TypeError, AttributeError) as failure:  # ours, or from pickling an index
-            raise GaveUp(failure) from None
+            planned.failure = GaveUp(failure)
+            raise planned.failure from None
 
     def _patience(self) -> float:
         return TELL_EVERY if self._group is None else 0.05  # in a group, look often: a rank may be lost meanwhile

@@ -80,8 +80,9 @@ struct found_record {
 /// records. Skips records that cannot be written.
 void note_process_end(int pid, std::chrono::system_clock::time_point begun, std::string_view how);
 
-/// Removes records of ended sessions beyond the limits: each time the oldest of the name that has most of what is too much, records or bytes.
-/// So many short sessions of one name do not displace the few of another. Returns how many.
+/// Removes records of ended sessions until they are within the limits for number and bytes. Each time it removes the oldest record of
+/// the name that uses most of the exceeded limit, so that many short sessions of one name do not displace the few of another.
+/// Returns how many records it removed.
 std::size_t prune_records();
 
 }  // namespace penstock::control

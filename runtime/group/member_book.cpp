@@ -167,8 +167,8 @@ end_rank member_book::give_up(group_cause cause) {
   return {group_outcome::failed, said_.failed};
 }
 
-/// This process did not run for so long that the others declared it lost: nobody has answered it since, and
-/// rank 0 has closed the link. An open but silent link means that rank 0 did not run either.
+/// Whether this process was suspended for so long that the others declared it lost: nobody has answered it since,
+/// and rank 0 has closed the link. An open but silent link means that rank 0 was suspended, too.
 bool member_book::was_missed() const {
   return link_.closed &&
          clock_.stood_still() - stood_still_answered_ > settings_.lost_after - 2 * settings_.beat();

@@ -29,6 +29,7 @@ void log_store::wrote(const std::string& source, std::uint32_t incarnation, std:
   const std::lock_guard hold(mutex_);
   place& p = places_[source];
   pages& to = p.running ? p.current : p.previous;
+  if (!p.running && !to.lines.empty() && to.lines.back().incarnation != incarnation) to = {};  // late lines of a process that has ended
   to.lines.push_back({++p.written, source, incarnation, unix_ms, std::string(text), 0, ++written_});
   to.bytes += text.size() + line_cost;
   while (to.bytes > kept_bytes && to.lines.size() > 1) {

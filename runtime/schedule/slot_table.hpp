@@ -43,8 +43,8 @@ enum class lease_standing : std::uint8_t {
 /// The default for `More`: no further data about a worker.
 struct no_more {};
 
-/// `Use`: what the ledger or the job book stores for a slot in use; take() and release() do not change it.
-/// `More`: what it stores for a worker.
+/// `Use`: what the ledger and the job book store for each slot in use; take() and release() do not change it.
+/// `More`: what they store for each worker.
 template <class Use, class More = no_more>
 class slot_table {
  public:

@@ -71,7 +71,8 @@ std::string stream_part(const config& c) {
     add("path", in_quotes(paths_of_mixture(c)));
   }
   add("seed", fmt::format("{}", s.seed));
-  add("kind", in_quotes(name_of(s.kind)));
+  const bool is_sequential = s.kind == sampler_kind::shuffle && !s.shuffle;  // both spellings are the same order
+  add("kind", in_quotes(name_of(is_sequential ? sampler_kind::sequential : s.kind)));
   add("shuffle", fmt::format("{}", s.shuffle && s.kind != sampler_kind::sequential));
   if (s.kind == sampler_kind::weighted) add("weights", in_quotes(s.weights));
   if (s.kind == sampler_kind::weighted || s.kind == sampler_kind::balanced) add("epoch_samples", fmt::format("{}", s.epoch_samples));

@@ -546,7 +546,7 @@ std::string way_out_of(const limit_context& context, const config& settings) {
                        pid, duration_for_people(settings.loader.hang.heartbeat_timeout));
   }
   if (context.work == work_kind::batches && stall.worker && context.stalled_limit) {
-    return fmt::format("`penstock describe worker/{}` shows what it is doing. It is killed after {} with one sample, and another worker loads the "
+    return fmt::format("`penstock describe worker/{}` shows what it is doing. It is killed if one sample takes longer than {}, and another worker loads the "
                        "batch again; after three tries the program gets an exception, or the sample is left out (DataLoader(timeout=, on_bad_sample=)).",
                        *stall.worker, duration_for_people(*context.stalled_limit));
   }
@@ -557,7 +557,7 @@ std::string way_out_of(const limit_context& context, const config& settings) {
                        *stall.worker);
   }
   if (stall.kind == stall_kind::sample && stall.worker) {
-    return fmt::format("`penstock describe worker/{0}` shows what it is doing. It is killed after {1} with one sample ([loader.hang] "
+    return fmt::format("`penstock describe worker/{0}` shows what it is doing. It is killed if one sample takes longer than {1} ([loader.hang] "
                        "item_timeout), or after {2} without a heartbeat, for example if its process is suspended. `penstock restart "
                        "worker/{0} --now` kills it at once.",
                        *stall.worker, duration_for_people(settings.loader.hang.item_timeout),

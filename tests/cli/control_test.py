@@ -290,7 +290,7 @@ class ControlTest(PenstockTest):
             self.assertEqual(self.penstock(verb, "worker/0")[0], EXIT_OK)
         events = [json.loads(line) for line in self.penstock("events", "--json")[1].splitlines()]
         self.assertEqual([e["text"] for e in events if e["kind"] in ("draining", "restarting")],
-                         ["worker 0 finishes what it holds and exits", "worker 0 has no process, and gets none", "worker 0 is started again"])
+                         ["worker 0 finishes what it holds and exits", "worker 0 has no process, and none will be started", "worker 0 is started again"])
         self.assertEqual(self.penstock("stop", "--wait")[0], EXIT_OK)
         _, err = process.communicate(timeout=15)
         self.assertNotIn("ended unexpectedly", err.decode())

@@ -1112,10 +1112,11 @@ TEST_CASE("the position of a session names a total only if there is one") {
   s.jobs.emplace();
   CHECK(cli::position_of(telemetry::as_json(s)) == "0 of 0 jobs");
   s.jobs->of_batches = true;
-  CHECK(cli::position_of(telemetry::as_json(s)) == "epoch 5, 20464 samples delivered");
+  s.batches_delivered = 4;
+  CHECK(cli::position_of(telemetry::as_json(s)) == "4 batches, epoch 5");
   s.batches_done = 4;
   s.batches_expected = 10;
-  CHECK(cli::position_of(telemetry::as_json(s)) == "epoch 5, 4 of 10 batches delivered");
+  CHECK(cli::position_of(telemetry::as_json(s)) == "4 batches, 40 % of epoch 5");
 }
 
 TEST_CASE("why names what is awaited now, and when that becomes a stall") {

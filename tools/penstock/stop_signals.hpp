@@ -20,7 +20,7 @@ inline constexpr std::chrono::milliseconds given_up_after{2000};
 /// What a program says when it is asked to stop.
 struct stop_words {
   std::string first = "stopping: workers finish their sample";
-  std::string again = "stop at once";  ///< what a second request does; empty: the same
+  std::string again = "stop at once";  ///< what a second request does; empty: the same as the first
   /// What a program leaves behind when its process is terminated after the third request. Called
   /// on another thread, until stop_signals is destroyed; must not wait for anything.
   std::function<std::string()> left_behind{};

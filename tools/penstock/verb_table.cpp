@@ -95,9 +95,10 @@ std::string wrong_number_of_values(const CLI::App& verb, const std::string& why)
   const std::string name = why.substr(0, why.find(": "));
   const CLI::Option* const option = verb.get_option_no_throw(name);
   if (option == nullptr) return {};
-  constexpr std::string_view count = " required but received ";
+  constexpr std::string_view count = ": At Most 1 required but received ";
   if (const std::size_t at = why.find(count); at != std::string::npos)
     return fmt::format("{} is given {} times, but only once is allowed", name, why.substr(at + count.size()));
+  if (why.find(" required but received ") != std::string::npos) return {};
   return fmt::format("{0} needs a value: {0} {1}", name, value_of(*option));
 }
 

@@ -161,7 +161,7 @@ result<std::vector<std::string>> paths_of_pattern(const std::string& path, std::
   if (!expanded) return expanded;
   std::vector<std::string> names;
   for (const std::string& one : *expanded) {
-    if (!has_wildcard(one) || exists(one)) {
+    if (!has_wildcard(one) || (one != path && exists(one))) {
       names.push_back(one);
       continue;
     }

@@ -83,7 +83,7 @@ TEST_CASE("during a stall the advice names only what the stream waits for and th
   config settings;
   settings.loader.hang.item_timeout = std::chrono::seconds(90);
   CHECK(advise(mostly(limit::order), context, settings).more.front() ==
-        "`penstock describe worker/3` shows what it is doing. It is killed after 1 m 30 s with one sample ([loader.hang] item_timeout), "
+        "`penstock describe worker/3` shows what it is doing. It is killed if one sample takes longer than 1 m 30 s ([loader.hang] item_timeout), "
         "or after 10 s without a heartbeat, for example if its process is suspended. `penstock restart worker/3 --now` kills it at once.");
 }
 
@@ -464,7 +464,7 @@ TEST_CASE("advice about a data loader's stalled sample does not recommend the ti
   CHECK(contains(advise(mostly(limit::decode), context, {}).more.at(0), "DataLoader(timeout=60)"));
   context.stalled_limit = 40s;
   const limit_advice advice = advise(mostly(limit::decode), context, {});
-  CHECK(contains(advice.more.at(0), "It is killed after 40 s with one sample"));
+  CHECK(contains(advice.more.at(0), "It is killed if one sample takes longer than 40 s"));
   CHECK_FALSE(contains(advice.more.at(0), "timeout=60"));
 }
 

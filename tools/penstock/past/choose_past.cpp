@@ -227,9 +227,10 @@ bool has_ended_sessions() {
   return !ended_records().empty();
 }
 
-json ended_sessions() {
+json ended_sessions(const std::string& name) {
   json all = json::array();
   for (const found_record& r : ended_records()) {
+    if (!name.empty() && r.session != name && r.id != name) continue;
     if (auto about = entry_of(r)) all.push_back(std::move(*about));
   }
   return all;

@@ -62,7 +62,7 @@ void tell_rank_of_last(const session_choice& choice, const std::filesystem::path
 [[nodiscard]] std::string files_of_ended(const std::filesystem::path& session);
 
 [[nodiscard]] bool has_ended_sessions();
-/// Ended sessions, the one that ended last first: past_session::summary() with "id" first.
-[[nodiscard]] nlohmann::ordered_json ended_sessions();
+/// Ended sessions, the one that ended last first: past_session::summary() with "id" first. `name`: only those with that name or ID.
+[[nodiscard]] nlohmann::ordered_json ended_sessions(const std::string& name = {});
 
 }  // namespace penstock::cli

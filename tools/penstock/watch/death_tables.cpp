@@ -120,9 +120,7 @@ std::string look_into(const json& death) {
 
 json all_deaths(const json& answer) {
   json all = json::array();
-  for (const json& list : {answer.at("deaths"), answer.value("owner_deaths", json::array())}) {
-    for (const json& d : list) all.push_back(d);
-  }
+  for (const json& list : {answer.at("deaths"), answer.value("owner_deaths", json::array())}) all.insert(all.end(), list.begin(), list.end());
   std::stable_sort(all.begin(), all.end(), [](const json& one, const json& other) {
     return one.at("time").get<std::string>() < other.at("time").get<std::string>();
   });

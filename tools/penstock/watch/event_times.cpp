@@ -27,15 +27,18 @@ std::optional<std::string> written_time(std::string text) {
   constexpr std::size_t date_columns = 10;
   if (text.ends_with('Z')) text.pop_back();
   if (text.size() > date_columns && text[date_columns] == ' ') text[date_columns] = 'T';
+  if (text.find('-') != 4) return std::nullopt;  // times are compared as text
   std::tm parts{};
   const char* rest = nullptr;
+  bool has_seconds = true;
   for (const char* const form : {"%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"}) {
     parts = {};
     if (rest = ::strptime(text.c_str(), form, &parts); rest != nullptr) break;
+    has_seconds = false;
   }
   if (rest == nullptr) return std::nullopt;
   const std::string fraction = rest;
-  const bool is_fraction = fraction.size() > 1 && fraction[0] == '.' && fraction.find_first_not_of("0123456789", 1) == std::string::npos;
+  const bool is_fraction = has_seconds && fraction.size() > 1 && fraction[0] == '.' && fraction.find_first_not_of("0123456789", 1) == std::string::npos;
   std::tm checked = parts;
   ::timegm(&checked);  // makes 1 March of 30 February
   if ((!fraction.empty() && !is_fraction) || checked.tm_mday != parts.tm_mday || checked.tm_min != parts.tm_min) return std::nullopt;

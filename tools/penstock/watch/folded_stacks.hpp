@@ -19,7 +19,7 @@ class folded_stacks {
   [[nodiscard]] std::vector<std::string> pass(const std::string& line) {
     std::vector<std::string> shown = filter_.pass(line);
     const bool in_stack = process::is_stack_line(line);
-    if (in_stack && !std::exchange(in_stack_, in_stack)) shown.push_back(where_);
+    if (in_stack && !in_stack_) shown.push_back(where_);
     in_stack_ = in_stack;
     return shown;
   }

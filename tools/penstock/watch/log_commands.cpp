@@ -13,6 +13,7 @@
 
 #include <atomic>
 #include <limits>
+#include <deque>
 #include <map>
 #include <string>
 #include <thread>
@@ -40,6 +41,7 @@ struct log_style {
   std::string stacks_are = {};  // the line that replaces a worker's stack
   bool at_once = false;         // stacks are not replaced, because the end of one shows only with the next line
   std::optional<std::uint32_t> rank{};  // in a group
+  std::optional<std::uint32_t> tail{};  // prints only so many of the lines, counted without stacks; empty: all, at once
 };
 
 class log_printer {
@@ -51,13 +53,15 @@ class log_printer {
     const auto source = line.at("source").get<std::string>();
     output& of = of_process(source, line.value("incarnation", std::uint64_t{0}));
     if (line.contains("dropped"))
-      print(fmt::format("{}({} of {} dropped)", prefix_, counted(line.at("dropped").get<std::uint64_t>(), "line", "lines"), source));
+      show_line(fmt::format("{}({} of {} dropped)", prefix_, counted(line.at("dropped").get<std::uint64_t>(), "line", "lines"), source));
     const auto text = line.at("text").get<std::string>();
     show(source, how_.at_once || source == "gpu" ? std::vector{text} : of.stacks.pass(text));  // `deaths` has no stacks of owners
   }
   /// No further lines follow.
   void end() {
     for (auto& [source, of] : sources_) show(source, of.stacks.rest());
+    for (const std::string& line : last_) print(line);
+    last_.clear();
   }
 
  private:
@@ -78,16 +82,22 @@ class log_printer {
     if (is_first || of.incarnation == incarnation) return of;
     show(source, of.stacks.rest());
     of = {incarnation, folded_stacks(how_.stacks_are)};
-    print(fmt::format("{}-- {}: a new process, incarnation {} --", prefix_, source, incarnation));
+    show_line(fmt::format("{}-- {}: a new process, incarnation {} --", prefix_, source, incarnation));
     return of;
   }
-  void show(const std::string& source, const std::vector<std::string>& lines) const {
-    for (const std::string& text : lines) print(prefix_ + (how_.with_source ? fmt::format("{}  {}", source, text) : text));
+  void show(const std::string& source, const std::vector<std::string>& lines) {
+    for (const std::string& text : lines) show_line(prefix_ + (how_.with_source ? fmt::format("{}  {}", source, text) : text));
+  }
+  void show_line(const std::string& line) {
+    if (!how_.tail) return print(line);
+    last_.push_back(line);
+    if (last_.size() > *how_.tail) last_.pop_front();
   }
 
   log_style how_;
   std::string prefix_;
   std::map<std::string, output> sources_;  // the process of each place whose line was printed last
+  std::deque<std::string> last_;           // with a tail: the lines to print at the end
 };
 
 /// Follows the logs until the session ends.
@@ -109,15 +119,15 @@ void follow(const std::filesystem::path& socket, json question, json seen, log_p
 constexpr std::uint32_t previous_lines = 20;
 
 /// Called if the current process has written nothing yet: shows the last output of an earlier one, which may say why it died.
-bool show_predecessor(const log_options& o, const std::filesystem::path& socket, json question, const log_style& how) {
+bool show_predecessor(const log_options& o, const std::filesystem::path& socket, json question, log_style how) {
   question["previous"] = true;
-  question["tail"] = o.tail.value_or(previous_lines);
+  how.tail = o.tail.value_or(previous_lines);
   const auto answer = ask(socket, question, look_deadline);
   if (!answer || !answer->value("ok", false)) return false;
   const json& lines = answer->at("result").at("lines");
   if (lines.empty()) return false;
-  say(fmt::format("no output yet from the current process; the last lines of an earlier one (penstock logs {} --previous{}):",
-                  printable(o.target), choice_in_words(o.choice)));
+  say(fmt::format("no output yet from the current process; the last lines of an earlier one, incarnation {} (penstock logs {} --previous{}):",
+                  lines.back().value("incarnation", std::uint64_t{0}), printable(o.target), choice_in_words(o.choice)));
   log_printer printer(how);
   for (const json& line : lines) printer.tell(line);
   printer.end();
@@ -166,10 +176,15 @@ int logs(log_options o) {
         o.choice, fmt::format("'{}' has no log: use worker/N, workers, gpu or all", printable(o.target)));
   }
   json question{{"verb", "logs"}, {"target", o.target}, {"previous", o.previous}};
-  if (o.tail) question["tail"] = *o.tail;
   log_style how{o.choice.as_json, meant->kind == target_kind::all || meant->kind == target_kind::workers,
                       fmt::format("(its stack: `penstock deaths --stacks{}`)", choice_in_words(o.choice))};
   how.at_once = o.follow;
+  // If stacks are replaced, the session cannot count the lines that are left.
+  if (o.choice.as_json || o.follow) {
+    if (o.tail) question["tail"] = *o.tail;
+  } else {
+    how.tail = o.tail;
+  }
   const meant_group group = group_meant(o.choice);
   if (group.refused != exit_ok) return group.refused;
   if (group.group) return logs_of_group(o, *group.group, question, how);
@@ -186,9 +201,9 @@ void add_log_commands(verb_table& verbs) {
       {"logs",
        verb_group::operate,
        "show the output of a session's processes",
-       "The last 64 KiB of stdout and stderr of each process, and of its predecessor in the same place. A mark shows where the output of a "
-       "new process begins. One line replaces each stack of a dying worker: `penstock deaths --stacks` shows them. With --json, one object per "
-       "line, with the incarnation and with all stacks.",
+       "The last 64 KiB of stdout and stderr of each process, and of the last earlier process in the same place that wrote any. A mark "
+       "shows where the output of a new process begins. One line replaces each stack of a dying worker, which `penstock deaths --stacks` "
+       "shows; with --follow or --json, stacks are printed in full. With --json, one object per line, with the incarnation.",
        {{"penstock logs worker/3 --previous", "the last output of the process that died there"},
         {"penstock logs workers -f", "all workers, as they write"},
         {"penstock logs gpu --group photos", "the GPU owner of each rank"},
@@ -198,7 +213,7 @@ void add_log_commands(verb_table& verbs) {
   add_past_choice(verb, o->choice);
   verb.add_option("TARGET", o->target, "worker/N, workers, gpu or all");
   verb.add_flag("-f,--follow", o->follow, "continue until the session ends");
-  verb.add_flag("--previous", o->previous, "the previous process's output");
+  verb.add_flag("--previous", o->previous, "the output of the last earlier process that wrote any");
   takes_whole_number(verb.add_option("--tail", o->tail, "only the last N lines"),
                      {0, std::numeric_limits<std::uint32_t>::max()});
 }

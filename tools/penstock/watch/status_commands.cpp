@@ -178,15 +178,6 @@ std::vector<std::string> session_row(const json& s) {
   return {text("session"), state, text("pid"), age, progress, deaths_in(s), text("socket")};
 }
 
-/// The records of ended sessions; with a name or ID, of those that it means.
-json ended_that_are_meant(const std::string& name) {
-  json meant = json::array();
-  for (json& one : ended_sessions()) {
-    if (name.empty() || one.at("session") == name || one.at("id") == name) meant.push_back(std::move(one));
-  }
-  return meant;
-}
-
 void show_ended(const json& ended) {
   if (ended.empty()) return say("there is no record of an ended session");
   print_raw(ended_for_people(ended, terminal_width(STDOUT_FILENO)));
@@ -204,7 +195,7 @@ int sessions(const status_options& o) {
       live.push_back(session_facts(s));
     }
   }
-  const json ended = o.ended ? ended_that_are_meant(name) : json::array();
+  const json ended = o.ended ? ended_sessions(name) : json::array();
   if (!name.empty() && live.empty() && ended.empty()) {
     const std::string why = fmt::format("there is no live {}session '{}'", o.ended ? "or ended " : "", printable(name));
     return refuse_with(exit_no_session, {errc::io, why, 0}, o.choice.as_json, o.ended ? "penstock sessions --ended" : typed_again("--ended"));

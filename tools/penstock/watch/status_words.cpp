@@ -157,14 +157,11 @@ std::string progress_of_jobs(const json& status) {
 }
 
 std::string position_of(const json& status) {
+  if (kind_of(status) != work_kind::samples) return progress_of_jobs(status);
   const auto number = [&](const char* key) { return status.value(key, std::uint64_t{0}); };
-  const work_kind kind = kind_of(status);
-  if (kind == work_kind::jobs) return progress_of_jobs(status);
-  const bool of_batches = kind == work_kind::batches && number("batches_expected") > 0;
-  const std::uint64_t done = number(of_batches ? "batches_done" : "samples_delivered");
-  const std::uint64_t expected = number(of_batches ? "batches_expected" : "samples_expected");
-  const std::string amount = counted(expected == 0 ? done : expected, of_batches ? "batch" : "sample", of_batches ? "batches" : "samples");
-  return fmt::format("epoch {}, {}{} delivered", number("epoch"), expected == 0 ? "" : fmt::format("{} of ", done), amount);
+  const std::uint64_t expected = number("samples_expected");
+  const std::string done = expected == 0 ? counted(number("samples_delivered"), "sample") : fmt::format("{} of {}", number("samples_delivered"), counted(expected, "sample"));
+  return fmt::format("epoch {}, {} delivered", number("epoch"), done);
 }
 
 json functions_shown(const json& jobs) {
