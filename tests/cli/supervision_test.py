@@ -70,7 +70,7 @@ class SupervisionTest(PenstockTest):
         self.wait_until(lambda: self.penstock("logs", "worker/0")[1] == "(its stack: `penstock deaths --stacks`)\n", "the output of its predecessor")
         code, _, err = self.penstock("logs", "worker/0")
         self.assertEqual(code, EXIT_OK)
-        self.assertEqual(err, "no output yet from the current process; the last lines of an earlier one (penstock logs worker/0 --previous):\n")
+        self.assertEqual(err, "no output yet from the current process; the last lines of an earlier one, incarnation 1 (penstock logs worker/0 --previous):\n")
 
     def test_logs_can_be_followed_until_the_session_ends(self):
         self.live(text=ENDLESS + self.worker_program("echo begin $$"))
